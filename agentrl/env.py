@@ -1,0 +1,101 @@
+"""What an agent acts in. The author writes messages and rewards; tokens, engines and threads are not seen here."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from agentrl.messages import Action, Message, as_messages
+from agentrl.task import Task, TaskSource, task_id
+
+
+class Step(NamedTuple):
+    """Gymnasium's five: what the agent sees next, the reward of this turn, whether and how it is over."""
+
+    observation: tuple[Message, ...] = ()
+    reward: float = 0.0
+    terminated: bool = False
+    truncated: bool = False
+    info: Mapping[str, Any] = {}
+
+
+def done(observation: Any = "", reward: float = 0.0, **info: Any) -> Step:
+    """The task has come to its end.
+
+    >>> done("Correct.", reward=1.0).terminated
+    True
+    """
+    return Step(as_messages(observation), float(reward), True, False, info)
+
+
+def as_step(value: Any) -> Step:
+    """What `Env.step` may return, as a Step: str, image, message(s), (obs, reward), (obs, reward, done), or the five.
+
+    >>> as_step("Higher.").observation[0].text, as_step(("Lower.", 0.5)).reward
+    ('Higher.', 0.5)
+    """
+    if isinstance(value, Step):
+        return value
+    if isinstance(value, tuple) and len(value) in (2, 3, 5) and isinstance(value[1], (int, float)):
+        observation, reward, *rest = value
+        terminated = bool(rest[0]) if rest else False
+        truncated = bool(rest[1]) if len(rest) == 3 else False
+        return Step(as_messages(observation), float(reward), terminated, truncated, rest[2] if len(rest) == 3 else {})
+    return Step(as_messages(value))
+
+
+class Env:
+    """One episode's world. An instance is used once.
+
+    The runner sets `rng` (seeded from task and seed, the same for all siblings), `task`, and `sandbox` (an open
+    `agentrl.Sandbox` where the class declares a `SandboxSpec`), then calls `reset` and `step`. Both may be async; sync
+    ones run in a thread.
+
+    >>> class Echo(Env):
+    ...     max_turns = 2
+    ...     def reset(self, task): return "Say something."
+    ...     def step(self, action): return done(f"You said {action.text}", reward=1.0)
+    """
+
+    max_turns: int = 10
+    system_prompt: str = ""
+    tools: Sequence[Any] = ()
+    """Names, functions, "module:function"; methods marked with @tool need not be named."""
+    sandbox: Any = None
+    """On the class: a SandboxSpec or None. On the instance, while it is played: the open sandbox."""
+
+    rng: random.Random
+    task: Task
+
+    @classmethod
+    def tasks(cls, **args: Any) -> TaskSource:
+        """Where its tasks come from; `args` are the config's `env.tasks`. Default: endless tasks that differ by seed."""
+        if args:
+            raise TypeError(f"{cls.__name__}.tasks takes no arguments, got {', '.join(args)}")
+        return SeededTasks(name=cls.__name__)
+
+    def reset(self, task: Task) -> Any:
+        """The first observation: str, image, messages, or (observation, info). Default: the task's prompt."""
+        return task.prompt
+
+    def step(self, action: Action) -> Any:
+        """Called for actions without tool calls. Default: the answer ends the episode."""
+        return done()
+
+    async def close(self) -> None:
+        """Gives back what `reset` took. Called once, however the episode ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeededTasks:
+    """Endless tasks of an environment that makes its world from its own rng; training and evaluation never overlap."""
+
+    name: str
+
+    def get(self, index: int) -> Task:
+        return Task(id=task_id(self.name, "train", index))
+
+    def held_out(self, count: int) -> list[Task]:
+        return [Task(id=task_id(self.name, "held_out", i)) for i in range(count)]

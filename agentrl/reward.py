@@ -1,0 +1,87 @@
+"""Rewards: functions that look at a finished episode. Marked on an environment's methods, summed with weights.
+
+`@reward` methods may ask, by parameter name, for: `episode` (everything but rewards), `task` (with its secret), and
+`fresh` (a new sandbox that the agent never touched). `@metric` is the same without influence on training.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from agentrl.episode import Episode
+from agentrl.sandbox import SandboxPool
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class RewardError(RuntimeError):
+    """A reward function failed or gave what is no finite number. The episode is aborted, not scored 0."""
+
+
+def reward(weight: float = 1.0) -> Callable[[F], F]:
+    """Marks a method of an environment as a reward with a weight."""
+
+    def mark(f: F) -> F:
+        f.__agentrl_reward__ = float(weight)  # type: ignore[attr-defined]
+        return f
+
+    return mark
+
+
+def metric(function: F) -> F:
+    """Marks a method of an environment as a metric: logged, not trained on."""
+    function.__agentrl_reward__ = None  # type: ignore[attr-defined]
+    return function
+
+
+async def score(env: Any, episode: Episode, pool: SandboxPool | None) -> tuple[dict[str, float], dict[str, float]]:
+    """(rewards times weights, metrics) of a finished episode. Raises RewardError, SandboxLost."""
+    rewards: dict[str, float] = {}
+    metrics: dict[str, float] = {}
+    turn_sum = sum(turn.reward for turn in episode.turns)
+    if turn_sum or not _marked(env):
+        rewards["env"] = turn_sum
+    for name, function, weight in _marked(env):
+        value = await _call(name, function, episode, pool)
+        if weight is None:
+            metrics[name] = value
+        else:
+            rewards[name] = weight * value
+    return rewards, metrics
+
+
+def _marked(env: Any) -> list[tuple[str, Callable[..., Any], float | None]]:
+    found = []
+    for name, function in inspect.getmembers(type(env), inspect.isfunction):
+        if hasattr(function, "__agentrl_reward__"):
+            found.append((name, getattr(env, name), function.__agentrl_reward__))
+    return found
+
+
+async def _call(name: str, function: Callable[..., Any], episode: Episode, pool: SandboxPool | None) -> float:
+    wanted = inspect.signature(function).parameters
+    given: dict[str, Any] = {}
+    if "episode" in wanted:
+        given["episode"] = episode
+    if "task" in wanted:
+        given["task"] = episode.task
+    fresh = None
+    if "fresh" in wanted:
+        if pool is None:
+            raise RewardError(f"reward {name!r} asks for a fresh sandbox, but the environment declares no SandboxSpec")
+        fresh = given["fresh"] = await pool.acquire()
+    try:
+        result = function(**given) if inspect.iscoroutinefunction(function) else asyncio.to_thread(function, **given)
+        value = await result
+    finally:
+        if fresh is not None:
+            await fresh.aclose()
+    if isinstance(value, bool):
+        value = float(value)
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise RewardError(f"reward {name!r} gave {value!r}; it must be a finite number")
+    return float(value)

@@ -1,0 +1,1 @@
+"""Bundled environments, wrappers, adapters to other gyms."""

@@ -1,0 +1,1 @@
+"""Playing episodes: loop, group, manager, engines."""

@@ -1,0 +1,1 @@
+"""Engines: what serves the policy for sampling."""

@@ -1,0 +1,1 @@
+"""Bundled tools and sandbox backends."""
