@@ -216,7 +216,7 @@ class Action:
 
     def word(self, *choices: str) -> str:
         """The last of `choices` that stands in the text as a word (any case); without choices, the last word."""
-        words = re.findall(r"[\w-]+", self.answer_text)
+        words: list[str] = re.findall(r"[\w-]+", self.answer_text)
         if not choices:
             if not words:
                 raise ParseError("Your answer is empty.")
