@@ -1,6 +1,6 @@
 """Every key of a run, typed, with its default and its unit. The only place where a default lives.
 
-`agentrl.hydra` composes these with the groups in `configs/`; below `agentrl.run` objects take plain arguments.
+`agentrl.compose` composes these with the groups in `configs/`; below `agentrl.run` objects take plain arguments.
 """
 
 from __future__ import annotations
