@@ -129,6 +129,10 @@ class EpisodeGroup:
         return tuple(e for e in self.episodes if not e.outcome.is_aborted)
 
 
+class RolloutError(RuntimeError):
+    """No further batch can be had; the text says who waited for whom, or what broke."""
+
+
 class EpisodeSource(Protocol):
     """Where a trainer takes its groups from: the rollout manager, or a folder of finished episodes.
 

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import math
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 
 from agentrl.episode import Episode
 from agentrl.sandbox import SandboxPool
+from agentrl.threads import invoke
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -75,8 +75,7 @@ async def _call(name: str, function: Callable[..., Any], episode: Episode, pool:
             raise RewardError(f"reward {name!r} asks for a fresh sandbox, but the environment declares no SandboxSpec")
         fresh = given["fresh"] = await pool.acquire()
     try:
-        result = function(**given) if inspect.iscoroutinefunction(function) else asyncio.to_thread(function, **given)
-        value = await result
+        value = await invoke(function, **given)
     finally:
         if fresh is not None:
             await fresh.aclose()

@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar, overload
 from agentrl.errors import nearest
 from agentrl.messages import Message, Part, Text, ToolCall, as_messages
 from agentrl.sandbox import Exec, cut
+from agentrl.threads import invoke
 
 INJECTED = ("self", "sandbox", "env")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -178,10 +179,7 @@ class FunctionTool:
     async def _once(self, given: Mapping[str, Any]) -> ToolResult:
         try:
             async with asyncio.timeout(self.spec.timeout):
-                if inspect.iscoroutinefunction(self.function):
-                    value = await self.function(**given)
-                else:
-                    value = await asyncio.to_thread(self.function, **given)
+                value = await invoke(self.function, **given)
         except ToolError as error:
             return ToolResult.error(str(error))
         except TimeoutError:
