@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,9 +14,28 @@ if TYPE_CHECKING:
 
 Metrics = Mapping[str, float]
 
-TokenLoss = Callable[..., "tuple[torch.Tensor, Mapping[str, torch.Tensor]]"]
-"""(logprobs [T], entropy [T] | None, inputs) -> (sum of the token losses, sums of metrics); T: the trained tokens of a
-micro-batch. The backend divides by the global denominator, so that the split into micro-batches cannot matter."""
+
+class TokenLoss(Protocol):
+    """A loss as sums over tokens. T: the trained tokens of a micro-batch, or of a part of it."""
+
+    @property
+    def needs_entropy(self) -> bool:
+        """It is to be called with the entropy; the gradient goes through it."""
+        ...
+
+    @property
+    def per_token(self) -> bool:
+        """Each token's loss depends on that token only, so it may be called on any part of a micro-batch. Otherwise it gets
+        whole samples, and `inputs["sequence"]` [T] (int64), which numbers them within the call."""
+        ...
+
+    def __call__(
+        self, logprobs: torch.Tensor, entropy: torch.Tensor | None, inputs: Mapping[str, torch.Tensor]
+    ) -> tuple[torch.Tensor, Mapping[str, torch.Tensor]]:
+        """(logprobs [T], entropy [T] | None, inputs) -> (sum of the token losses, sums of metrics; a name that ends in
+        "_max" is a maximum). The backend divides the loss by the global denominator, so that the split into micro-batches
+        cannot matter."""
+        ...
 
 
 class Backend(Protocol):
@@ -34,8 +53,11 @@ class Backend(Protocol):
         *,
         denominator: float,
         lr: float,
+        temperature: float,
     ) -> Metrics:
-        """One optimizer step. `inputs[k]` holds the loss's tensors for samples[k], each [trained_tokens of it]. Raises
+        """One optimizer step. `inputs[k]` holds the loss's tensors for samples[k], each [trained_tokens of it]. Without
+        samples the gradient is 0, and the step is still taken (momentum). Returns the loss's metrics summed over all tokens,
+        `loss` (the sum over the denominator), `grad_norm` (before clipping) and `computed_tokens`. Raises
         FloatingPointError when the gradient is not finite; the parameters are then unchanged."""
         ...
 
