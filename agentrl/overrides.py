@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentrl import keys, registry
+from agentrl import keys, models, registry
 from agentrl.errors import UsageError, nearest
 
 BY_NAME = {
@@ -22,7 +22,8 @@ BY_NAME = {
     "backend": ("backend.name", "backend"),
     "sandbox": ("sandbox.backend", "sandbox"),
 }
-"""Groups whose value may also be a registered name, module:Name or path: (the key that takes it, the registry's kind)."""
+"""Groups whose value may also be a registered name, module:Name or path: (the key that takes it, the registry's kind; models have
+no registry)."""
 
 NOT_FOR_PEOPLE = ("scripted",)
 """Doubles for tests: found when asked for, not suggested."""
@@ -69,13 +70,9 @@ def _check_prefix(name: str, text: str) -> None:
 
 def _no_override(text: str, groups: Mapping[str, Sequence[str]]) -> str:
     fitting = [f"{group}={text}" for group, options in groups.items() if text in options]
-    hint = (
-        f"did you mean {fitting[0]!r}?"
-        if fitting
-        else f"did you mean '{text}=...'?"
-        if keys.known(text)
-        else "for one: trainer.lr=1e-5"
-    )
+    hint = "for one: trainer.lr=1e-5"
+    if fitting or keys.known(text):
+        hint = f"did you mean '{fitting[0] if fitting else text + '=...'}'?"
     return f"{text!r} is no override; they read key=value; {hint}"
 
 
@@ -89,8 +86,8 @@ def _chosen(group: str, option: str, options: Sequence[str], text: str) -> Choic
     key, kind = BY_NAME[group]
     if kind:
         check_name(kind, option, options)
-    if not option:
-        raise UsageError(f"{text!r} names nothing; {nearest(option, options)}")
+    else:
+        check_model(option)
     return Value(key=key, value=option, text=text)
 
 
@@ -107,6 +104,15 @@ def check_name(kind: str, name: str, more: Iterable[str] = ()) -> None:
     if name not in known:
         shown = {*known, *more} - set(NOT_FOR_PEOPLE)
         raise UsageError(f"there is no {kind} {name!r}; {nearest(name, shown)} (or give module:Name, or path/to/file.py:Name)")
+
+
+def check_model(name: str) -> None:
+    """Can it be a model: a known name, a hub id, or a folder? Asks no server. Raises UsageError with the nearest names."""
+    plain = name.partition("@")[0]
+    if plain not in models.names() and "/" not in name and not Path(name).expanduser().is_dir():
+        raise UsageError(
+            f"there is no model {name!r}; {nearest(plain, models.names())} (or give a hub id, owner/name, or a folder)"
+        )
 
 
 def _class_missing(kind: str, path: str) -> str:
@@ -138,8 +144,6 @@ def _value(key: str, raw: str, text: str) -> Any:
         raise UsageError(f"{text!r}: a run takes one value; start one run for each, or write a list as [a,b]")
     if parsed is None:
         if spec is None or spec.is_mapping or raw[:1] in ("[", "{", "'", '"'):
-            raise UsageError(
-                f"{text!r}: the value cannot be read; put text that holds special characters in quotes: {key}='\"...\"'"
-            )
+            raise UsageError(f"{text!r}: the value cannot be read; put special characters in quotes: {key}='\"...\"'")
         return raw
     return parsed.value()

@@ -18,6 +18,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "rollout.mode": ("keep", "abort"),
     "rollout.on_abort": ("mask", "drop", "stop"),
     "sandbox.isolation": ("auto", "namespace", "landlock"),
+    "trainer.loss": ("clip",),
     "trainer.advantage": ("group_norm", "group_mean", "leave_one_out", "batch_mean"),
     "trainer.loss_denominator": ("tokens", "sequences"),
     "trainer.kl": ("none", "k1", "k2", "k3"),
@@ -140,7 +141,7 @@ def _tokens(config: Config) -> Iterator[str]:
             f"lower the first or raise the second"
         )
     if sampling.temperature == 0:
-        yield "sampling.temperature=0 makes all samples of a group equal, so nothing can be learnt; use 1.0 (eval.temperature is apart)"
+        yield "sampling.temperature=0 makes all samples of a group equal: nothing can be learnt; use 1.0"
 
 
 def _batch(config: Config) -> Iterator[str]:
@@ -162,7 +163,10 @@ def _batch(config: Config) -> Iterator[str]:
         yield "trainer.filter_groups=true drops every group of trainer.samples_per_prompt=1; use at least 2 samples"
     groups, need = config.rollout.max_groups, trainer.prompts_per_step
     if 0 < groups < need:
-        yield f"rollout.max_groups={groups} is below trainer.prompts_per_step={need}: a step could never be filled; use 0 or at least {need}"
+        yield (
+            f"rollout.max_groups={groups} is below trainer.prompts_per_step={need}: a step could never be filled; "
+            f"use 0 or at least {need}"
+        )
 
 
 def _policy(config: Config) -> Iterator[str]:
@@ -171,6 +175,8 @@ def _policy(config: Config) -> Iterator[str]:
         yield f"trainer.kl_coef={trainer.kl_coef} has no effect with trainer.kl=none; set trainer.kl=k3 (or k1, k2)"
     if trainer.kl != "none" and not trainer.kl_coef:
         yield f"trainer.kl={trainer.kl} has no effect with trainer.kl_coef=0; set trainer.kl_coef=0.001, for one"
+    if 0 < trainer.dual_clip <= 1:
+        yield f"trainer.dual_clip={trainer.dual_clip} must be above 1 (3 is usual), or 0 for off"
     if trainer.correction != "none" and trainer.old_logprobs != "recompute":
         yield (
             f"trainer.correction={trainer.correction} weighs engine against recomputed logprobs; "
@@ -182,6 +188,6 @@ def _policy(config: Config) -> Iterator[str]:
             f"use trainer.old_logprobs=engine, or add trainer.correction=tis"
         )
     if rollout.mode == "abort" and not rollout.staleness:
-        yield "rollout.mode=abort has no effect with rollout.staleness=0: nothing is in flight at an update; set rollout.staleness=1"
+        yield "rollout.mode=abort has no effect with rollout.staleness=0 (nothing is in flight then); set rollout.staleness=1"
     if config.eval.every and not config.eval.tasks:
         yield f"eval.every={config.eval.every} with eval.tasks=0 evaluates nothing; set eval.tasks"

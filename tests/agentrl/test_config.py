@@ -29,6 +29,8 @@ WRONG = {
     "trainer=grop": "there is no trainer 'grop'; did you mean 'grpo'?",
     "env=code_sandbx": "there is no env 'code_sandbx'; did you mean 'code_sandbox'?",
     "engine=torhc": "there is no engine 'torhc'; did you mean 'torch'?",
+    "model=smolm2": "there is no model 'smolm2'; did you mean 'smollm2-135m'?",
+    "model=": "there is no model ''; valid: ",
     "sandbox=none": "there is no sandbox 'none'; valid: 'local', 'unsafe_local'",
     "env=nowhere.py:X": "there is no file nowhere.py (for env=nowhere.py:X)",
     # form
@@ -63,7 +65,7 @@ WRONG = {
     "trainer.betas=[0.9]": "trainer.betas=[0.9] must be two numbers",
     "run=a/b": "run='a/b' must be a name without slashes",
     # what must fit together
-    "trainer.minibatches=7": "trainer.minibatches=7 must divide the 64 episodes of a step (prompts_per_step=8 x samples_per_prompt=8); 8 does",
+    "trainer.minibatches=7": "must divide the 64 episodes of a step (prompts_per_step=8 x samples_per_prompt=8); 8 does",
     "trainer.samples_per_prompt=1": "gives trainer.advantage=group_norm nothing to compare",
     "sampling.max_new_tokens=4096": "leaves no room for a prompt in engine.max_context=1024",
     "sampling.max_episode_tokens=4096": "is more than engine.max_context=1024 can hold",
