@@ -30,6 +30,18 @@ PATIENCE_S = 3.0
 MEMORY_NEEDED = 5 * GIB  # training the 135 M model with float32 master weights and optimizer
 DISK_NEEDED = 3 * GIB  # the model, its converted copy, and two checkpoints with optimizer state
 SHARED_MEMORY_NEEDED = GIB // 2  # one copy of the 135 M model's weights, and room
+NEEDED = [
+    "torch",
+    "transformers",
+    "safetensors",
+    "hydra-core",
+    "pydantic",
+    "rich",
+    "numpy",
+    "gguf",
+    "matplotlib",
+    "tensorboard",
+]
 FILES_NEEDED = 1024  # pipes of the sandboxes, event files, sockets
 
 
@@ -77,9 +89,7 @@ def machine() -> Iterator[Check]:
     )
     total, free = memory()
     level = Level.OK if free >= MEMORY_NEEDED else Level.NOTE
-    advice = (
-        "" if level is Level.OK else f"training smollm2-135m takes about {MEMORY_NEEDED / GIB:.0f} GiB; model=tiny needs little"
-    )
+    advice = "" if level is Level.OK else f"smollm2-135m takes about {MEMORY_NEEDED / GIB:.0f} GiB; model=tiny needs little"
     yield Check(name="memory", level=level, text=f"{total / GIB:.1f} GiB, {free / GIB:.1f} free", advice=advice)
 
 
@@ -158,11 +168,7 @@ def sandbox() -> Iterator[Check]:
         return
     works = printed.strip() == "42"
     level = Level.BAD if not works else Level.OK if isolation.startswith("namespace") else Level.NOTE
-    advice = (
-        ""
-        if level is Level.OK
-        else "unprivileged user namespaces would isolate better (sysctl kernel.unprivileged_userns_clone=1)"
-    )
+    advice = "" if level is Level.OK else "user namespaces would isolate better (sysctl kernel.unprivileged_userns_clone=1)"
     text = f"isolation: {isolation}" if works else f"isolation: {isolation}, but code in it printed {printed!r} instead of 42"
     yield Check(name="sandbox", level=level, text=text, advice=advice)
 

@@ -22,8 +22,7 @@ BY_NAME = {
     "backend": ("backend.name", "backend"),
     "sandbox": ("sandbox.backend", "sandbox"),
 }
-"""Groups whose value may also be a registered name, module:Name or path: (the key that takes it, the registry's kind; models have
-no registry)."""
+"""Groups whose value may also be a name, module:Name or path: (the key that takes it, the registry's kind or "")."""
 
 NOT_FOR_PEOPLE = ("scripted",)
 """Doubles for tests: found when asked for, not suggested."""
