@@ -121,20 +121,8 @@ def python() -> Iterator[Check]:
 
 def packages() -> Iterator[Check]:
     """The packages that training needs, and their versions."""
-    needed = [
-        "torch",
-        "transformers",
-        "safetensors",
-        "hydra-core",
-        "pydantic",
-        "rich",
-        "numpy",
-        "gguf",
-        "matplotlib",
-        "tensorboard",
-    ]
     found: list[str] = []
-    for name in needed:
+    for name in NEEDED:
         try:
             found.append(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
