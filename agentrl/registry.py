@@ -21,6 +21,7 @@ BUNDLED: dict[str, dict[str, str]] = {
         "code_sandbox": "agentrl.envs.code_sandbox:CodeSandbox",
         "guess_number": "agentrl.envs.guess_number:GuessNumber",
     },
+    "grader": {"function_cases": "agentrl.tools.graders:function_cases"},
     "tool": {"python": "agentrl.tools.python:python"},
     "engine": {
         "torch": "agentrl.rollout.engines.torch_engine:TorchEngine",

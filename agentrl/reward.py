@@ -55,9 +55,12 @@ async def score(env: Any, episode: Episode, pool: SandboxPool | None) -> tuple[d
 
 
 def _marked(env: Any) -> list[tuple[str, Callable[..., Any], float | None]]:
+    """In the order in which they are written, base classes first: a later one may read what an earlier one has found."""
+    names = dict.fromkeys(name for cls in reversed(type(env).__mro__) for name in vars(cls))
     found = []
-    for name, function in inspect.getmembers(type(env), inspect.isfunction):
-        if hasattr(function, "__agentrl_reward__"):
+    for name in names:
+        function = getattr(type(env), name, None)
+        if inspect.isfunction(function) and hasattr(function, "__agentrl_reward__"):
             found.append((name, getattr(env, name), function.__agentrl_reward__))
     return found
 
