@@ -35,7 +35,8 @@ async def in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) 
             future.set_exception(error)
 
     def work() -> None:
-        value, failure = None, None
+        value: Any = None
+        failure: Exception | None = None
         try:
             value = context.run(function, *args, **kwargs)
         except StopIteration as error:  # a future cannot carry it

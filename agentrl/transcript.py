@@ -6,6 +6,7 @@ nothing of text or templates; `agentrl.renderer` decides which ids come next.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -63,8 +64,8 @@ class Segment:
                 f"{len(self.ids)} ids, {len(self.logprobs)} logprobs, {len(self.versions)} versions"
             )
         if self.role == "sampled":
-            if any(not value <= 1e-6 for value in self.logprobs):  # also catches nan
-                raise TranscriptError("a logprob is above 0 or not a number")
+            if any(not -math.inf < value <= 1e-6 for value in self.logprobs):  # also catches nan
+                raise TranscriptError("a logprob of a sampled id is above 0, -inf or not a number")
             if any(version < 0 for version in self.versions):
                 raise TranscriptError("a sampled id needs the version of the policy that sampled it (>= 0)")
         for item in self.media:

@@ -1,0 +1,133 @@
+"""The second loop: the siblings of one task, played at the same time from the same start.
+
+Consumes a task, produces an EpisodeGroup with all its siblings. One that fails is played again a few times; what stays
+failed is in the group as it is, and `unusable` says what is to be done about it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from agentrl.engine import Completion, GenerateRequest, Sampling
+from agentrl.env import Env
+from agentrl.episode import Episode, EpisodeGroup, RolloutError
+from agentrl.renderer import Renderer
+from agentrl.sandbox import SandboxPool
+from agentrl.task import Task
+
+from .limits import Limits
+from .loop import play
+from .policy import Generates
+from .seeds import derive
+
+OnAbort = Literal["mask", "drop", "stop"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """All that playing needs and that stays the same over a run."""
+
+    make_env: Callable[[], Env]
+    """A new instance at each call, cheap: what costs time belongs in `reset`."""
+    engine: Generates
+    renderer: Renderer
+    sampling: Sampling
+    limits: Limits
+    pool: SandboxPool | None = None
+    seed: int = 0
+    """The run's. Worlds and draws are derived from it, so that no two groups share a stream."""
+    retries: int = 0
+    """How often an aborted episode is played again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """What a group starts from."""
+
+    id: str
+    task: Task
+    size: int
+    """Siblings."""
+    number: int = 0
+    kept: Mapping[int, Episode] = field(default_factory=dict)
+    """index -> siblings that were finished before a crash; they are not played again."""
+
+
+@dataclass(slots=True)
+class Watch:
+    """The engine as one group sees it; knows the oldest policy version of the group's sampled tokens."""
+
+    engine: Generates
+    oldest: int | None = None
+
+    @property
+    def max_context(self) -> int:
+        return self.engine.max_context
+
+    async def generate(self, request: GenerateRequest) -> Completion:
+        completion = await self.engine.generate(request)
+        self.note(min(completion.versions, default=None))
+        return completion
+
+    def note(self, version: int | None) -> None:
+        if version is not None and version >= 0:
+            self.oldest = version if self.oldest is None else min(self.oldest, version)
+
+
+Report = Callable[[Episode, bool], None]
+"""(episode, is it final): called for each episode that ends; one that is played again is not final."""
+
+
+async def play_group(setup: Setup, start: Start, *, report: Report) -> EpisodeGroup:
+    """All siblings, in order of their index. Raises what ends the run (see `loop.FATAL`); then no sibling goes on."""
+    missing = [index for index in range(start.size) if index not in start.kept]
+    try:
+        async with asyncio.TaskGroup() as siblings:
+            tasks = {index: siblings.create_task(_sibling(setup, start, index, report)) for index in missing}
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    episodes = {**start.kept, **{index: task.result() for index, task in tasks.items()}}
+    return EpisodeGroup(
+        id=start.id, number=start.number, task=start.task, episodes=tuple(episodes[i] for i in range(start.size))
+    )
+
+
+async def _sibling(setup: Setup, start: Start, index: int, report: Report) -> Episode:
+    """Plays until it is not aborted, or the retries are spent. The world starts the same each time, the draws differ."""
+    for attempt in range(setup.retries + 1):
+        episode = await play(
+            setup.make_env(),
+            setup.engine,
+            setup.renderer,
+            start.task,
+            seed=derive(setup.seed, "world", start.number),
+            sampling=replace(setup.sampling, seed=derive(setup.seed, "sampling", start.number, index, attempt)),
+            limits=setup.limits,
+            pool=setup.pool,
+            id=f"{start.id}-{index}",
+            group=start.id,
+            index=index,
+        )
+        final = not episode.outcome.is_aborted or attempt == setup.retries
+        report(episode, final)
+        if final:
+            break
+    return episode
+
+
+def unusable(group: EpisodeGroup, on_abort: OnAbort) -> str:
+    """Why the group must not be trained on; empty when it may. Raises RolloutError where the run is to stop."""
+    aborted = [e for e in group.episodes if e.outcome.is_aborted]
+    if not aborted:
+        return ""
+    if on_abort == "stop":
+        raise RolloutError(f"episode {aborted[0].id} was aborted ({aborted[0].outcome}): {aborted[0].error}")
+    return "aborted" if on_abort == "drop" or not group.usable else ""
+
+
+def all_equal(group: EpisodeGroup) -> bool:
+    """No sibling did better than another, so that a group baseline leaves nothing to learn."""
+    return len({episode.reward for episode in group.usable}) <= 1
