@@ -154,7 +154,7 @@ def kl_divergence(estimator: str, logprobs: Tensor, reference: Tensor, ratio: Te
 
 
 def importance_weights(old: Tensor, engine: Tensor, *, cap: float) -> Tensor:
-    """Truncated importance weights [T] between the trainer's and the engine's logprobs of one policy: min(old / engine, cap)."""
+    """Truncated importance weights [T] between the trainer's and the engine's view of one policy: min(old / engine, cap)."""
     return (old.detach() - engine).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp().clamp(max=cap)
 
 

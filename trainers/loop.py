@@ -1,0 +1,85 @@
+"""The third loop: take a batch, step, publish, log.
+
+Consumes groups from an EpisodeSource (the rollout manager, or episodes on disk), produces policy versions through a
+WeightTransport. Waits for `next_batch` (unblocked by the manager, or its deadline) and for `publish` (unblocked by the
+engines' acknowledgement, or their deadline); the step itself runs in a thread, so the event loop never blocks. It knows
+nothing of how any of them work. Version v of the policy is the one after v steps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from agentrl.episode import EpisodeGroup, EpisodeSource
+from agentrl.weights import WeightTransport
+
+from .trainer import Trainer
+
+OnStep = Callable[[int, Mapping[str, float]], Awaitable[None]]
+"""(steps done, metrics), after the step's policy is in the engines."""
+
+Save = Callable[[int], None]
+"""(steps done): saves a checkpoint. Called in the trainer's thread."""
+
+Quiet = Callable[[], contextlib.AbstractAsyncContextManager[Any]]
+"""Held around each step: pauses an engine that reads the trainer's own parameters, so that it never serves a mix."""
+
+
+@contextlib.asynccontextmanager
+async def undisturbed() -> AsyncIterator[None]:
+    """Engines with weights of their own need not pause."""
+    yield
+
+
+async def train(
+    source: EpisodeSource,
+    trainer: Trainer,
+    transport: WeightTransport,
+    *,
+    steps: int,
+    prompts: int,
+    start: int = 0,
+    on_step: OnStep | None = None,
+    save: Save | None = None,
+    save_every: int = 1,
+    quiet: Quiet = undisturbed,
+) -> None:
+    """Steps `start` to `steps` - 1, each on `prompts` groups. Saves after every `save_every` steps and after the last.
+    Raises whatever its parts raise; nothing is retried here."""
+    loop = asyncio.get_running_loop()
+    # One thread for all steps: each thread that computes would start OpenMP threads of its own.
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="agentrl-trainer") as thread:
+        for step in range(start, steps):
+            groups = await source.next_batch(prompts)
+            async with quiet():
+                metrics = await loop.run_in_executor(thread, trainer.step, groups, step)
+                version = await transport.publish(step + 1)
+            await source.trained(groups, step=step, version=version)
+            if save is not None and ((step + 1) % save_every == 0 or step + 1 == steps):
+                await loop.run_in_executor(thread, save, step + 1)
+            if on_step is not None:
+                await on_step(step + 1, {**metrics, **source.metrics(), "version": float(version)})
+
+
+def replay(trainer: Trainer, trained: Iterable[tuple[int, Sequence[EpisodeGroup]]], *, start: int) -> int:
+    """Brings a trainer that was loaded from the checkpoint of `start` steps to where the run stood when it was killed: the
+    batches that were trained after the checkpoint, as (step, groups) in order, are trained again from the episodes on disk.
+    Nothing is sampled, and nobody is told that they are trained, since that is on record. Returns the steps done.
+
+    Raises ValueError when a step is missing: going on would give another policy than the one that played the later episodes.
+    """
+    done = start
+    for step, groups in trained:
+        if step < start:
+            continue
+        if step != done:
+            raise ValueError(
+                f"step {done} was trained after the checkpoint but its episodes are not on disk; step {step} is next"
+            )
+        trainer.step(groups, step)
+        done += 1
+    return done
