@@ -24,7 +24,8 @@ from agentrl.errors import UsageError  # noqa: E402
 CONFIG_PAGE = ROOT / "docs" / "config.md"
 PAGES = ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "examples/**/*.md", "benchmarks/**/*.md")
 ASSIGNMENT = re.compile(r"[A-Za-z_][\w.]*=")
-PLACEHOLDER = re.compile(r"<|\.\.\.|\$|…")
+PLACEHOLDER = re.compile(r"<|\.\.\.|\$|…|\.py:")
+"""Words that stand for the reader's own: <run>, ..., a shell variable, a file of theirs."""
 
 
 def main(arguments: list[str]) -> int:

@@ -36,8 +36,8 @@ PLACES = {
 }
 """Third-party package -> the beginnings of the paths it may be imported in, in functions or not."""
 
-TABLES_OF_NAMES = ("agentrl/registry.py", "agentrl/run.py")
-"""Where parts meet: the only files that may hold dotted names of all of them."""
+WHERE_PARTS_MEET = ("agentrl/registry.py", "agentrl/run.py", "agentrl/commands/")
+"""The only files that may hold dotted names of all parts."""
 
 LONGEST_FILE = 500
 LONGEST_FUNCTION = 60
@@ -103,7 +103,7 @@ def _part(path: str) -> str | None:
 
 def _names_part(value: str, part: str, path: str) -> bool:
     """Is the text a dotted path into a part that is not the file's own?"""
-    own = _part(path) == part or path in TABLES_OF_NAMES
+    own = _part(path) == part or path.startswith(WHERE_PARTS_MEET)
     return not own and re.fullmatch(rf"agentrl\.{part}(\.\w+)*(:\w+)?", value) is not None
 
 
@@ -153,6 +153,7 @@ def _absolute(node: ast.ImportFrom, path: str) -> str:
         ("envs/a.py", "def f():\n    from agentrl.tools.python import x", "parts meet"),
         ("envs/a.py", "import envs.b", "bare checkout"),
         ("envs/a.py", "x = load('agentrl.tools.python:python')", "another part"),
+        ("agentrl/world.py", "x = load('agentrl.rollout.loop')", "another part"),
         ("agentrl/run.py", "from agentrl.trainers import loop", "the part trainers"),
         ("agentrl/run.py", "def f():\n    from .trainers import loop", "the part trainers"),
         ("agentrl/run.py", "import torch", "belongs to"),
