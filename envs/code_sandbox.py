@@ -1,0 +1,114 @@
+"""Programming tasks: the model writes a function, sees what the visible examples say, may try again; hidden tests decide.
+
+The hidden tests' expected results never enter a sandbox: a grader on the host runs the function on arguments alone and
+compares. The agent's own sandbox runs only the visible examples and the `python` tool. Tasks come from `code_tasks/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+from agentrl.env import Env, Step, done
+from agentrl.errors import UsageError, nearest
+from agentrl.messages import Action
+from agentrl.registry import find
+from agentrl.reward import metric, reward
+from agentrl.sandbox import Sandbox, SandboxSpec, cut
+from agentrl.task import Task, TaskSource
+
+from .code_tasks.prompt import call_text, case_of
+from .code_tasks.sources import open_source
+
+SHOWN = 200
+"""Characters of a wrong result that the model is shown: enough for a value, too little to flood its context."""
+
+
+class Graded(Protocol):
+    """What the grader says of a function."""
+
+    passed: int
+    total: int
+    error: str
+    outcomes: Sequence[Any]
+
+
+Grader = Callable[..., Awaitable[Graded]]
+
+
+class CodeSandbox(Env):
+    """Write a Python function. Answer in a fenced code block; `python` is there to try things out.
+
+    Reward: 1 when all hidden tests pass, plus `partial_credit` times the share that pass.
+    """
+
+    max_turns = 2
+    system_prompt = "Answer with one short Python code block."
+    tools = ("python",)
+    sandbox = SandboxSpec(memory="256M", pids=32, disk="16M", timeout=5.0, cpu=5.0)
+
+    partial_credit: float = 0.2
+    """Reward for passing every hidden test one by one, on top of the 1 for passing all."""
+    test_timeout: float = 2.0
+    """Seconds for one call of the function."""
+
+    code: str = ""
+    """The last complete answer; empty while there is none."""
+    turns: int = 0
+    _graded: Graded | None = None
+
+    @classmethod
+    def tasks(cls, source: str = "generated", **args: Any) -> TaskSource:
+        """Where tasks come from.
+
+        Args:
+            source: generated (with levels, seed, split, examples, hidden), humaneval or a .jsonl file (with held_out, seed).
+        """
+        return open_source(source, args)
+
+    def reset(self, task: Task) -> str:
+        missing = [key for key in ("function", "examples") if key not in task.public]
+        if missing or "tests" not in task.secret:
+            raise UsageError(f"task {task.id} is no programming task: it lacks {', '.join(missing) or 'hidden tests'}")
+        return task.prompt
+
+    async def step(self, action: Action) -> Step | str:
+        self.turns += 1
+        self.code = action.code("python", "py")
+        examples = self.task.public["examples"]
+        if self.turns >= self.max_turns or not examples:
+            return done()
+        graded = await self._grade(self.sandbox, self.task, [case_of(example) for example in examples])
+        if graded.passed == graded.total:
+            return done()
+        return feedback(self.task, graded)
+
+    async def _grade(self, sandbox: Sandbox, task: Task, cases: Sequence[Any]) -> Graded:
+        grade: Grader = find("grader", "function_cases")
+        code = f"{task.public.get('prelude', '')}\n{self.code}"
+        return await grade(sandbox, code, task.public["function"], cases, timeout=self.test_timeout)
+
+    @reward(weight=1.0)
+    async def hidden_tests(self, task: Task, fresh: Sandbox) -> float:
+        """1 when all hidden tests pass."""
+        if not self.code:
+            return 0.0
+        self._graded = await self._grade(fresh, task, task.secret["tests"])
+        return self.passed()
+
+    @reward(weight=1.0)
+    def partial(self) -> float:
+        """`partial_credit` times the share of hidden tests that pass. Reads what `hidden_tests` has found."""
+        if self._graded is None:
+            return 0.0
+        return self.partial_credit * self._graded.passed / self._graded.total
+
+    @metric
+    def passed(self) -> float:
+        """1 when all hidden tests pass: the pass rate of an evaluation is its mean."""
+        return float(self._graded is not None and self._graded.passed == self._graded.total)
+
+    @metric
+    def answered(self) -> float:
+        """1 when there was a complete code block."""
+        return float(bool(self.code))

@@ -1,0 +1,1 @@
+"""Where programming tasks come from: generated families, HumanEval, a user's JSONL file."""
