@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from agentrl.engine import Completion, GenerateRequest, Sampling
+from agentrl.engine import Completion, Engine, GenerateRequest, Sampling
 from agentrl.env import Env
 from agentrl.episode import Episode, EpisodeGroup, RolloutError
 from agentrl.renderer import Renderer
@@ -32,7 +32,7 @@ class Setup:
 
     make_env: Callable[[], Env]
     """A new instance at each call, cheap: what costs time belongs in `reset`."""
-    engine: Generates
+    engine: Engine
     renderer: Renderer
     sampling: Sampling
     limits: Limits
@@ -60,7 +60,7 @@ class Start:
 class Watch:
     """The engine as one group sees it; knows the oldest policy version of the group's sampled tokens."""
 
-    engine: Generates
+    engine: Engine
     oldest: int | None = None
 
     @property
@@ -81,12 +81,18 @@ Report = Callable[[Episode, bool], None]
 """(episode, is it final): called for each episode that ends; one that is played again is not final."""
 
 
-async def play_group(setup: Setup, start: Start, *, report: Report) -> EpisodeGroup:
-    """All siblings, in order of their index. Raises what ends the run (see `loop.FATAL`); then no sibling goes on."""
+async def play_group(setup: Setup, start: Start, *, engine: Generates, report: Report) -> EpisodeGroup:
+    """All siblings, sampled by `engine` (the setup's, or a Watch on it), in order of their index.
+
+    Raises what ends the run (see `loop.FATAL`); then no sibling goes on.
+    """
     missing = [index for index in range(start.size) if index not in start.kept]
     try:
         async with asyncio.TaskGroup() as siblings:
-            tasks = {index: siblings.create_task(_sibling(setup, start, index, report)) for index in missing}
+            tasks = {
+                index: siblings.create_task(play_sibling(setup, start, index, engine=engine, report=report))
+                for index in missing
+            }
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None
     episodes = {**start.kept, **{index: task.result() for index, task in tasks.items()}}
@@ -95,12 +101,12 @@ async def play_group(setup: Setup, start: Start, *, report: Report) -> EpisodeGr
     )
 
 
-async def _sibling(setup: Setup, start: Start, index: int, report: Report) -> Episode:
-    """Plays until it is not aborted, or the retries are spent. The world starts the same each time, the draws differ."""
+async def play_sibling(setup: Setup, start: Start, index: int, *, engine: Generates, report: Report) -> Episode:
+    """One sibling, again until it is not aborted or the retries are spent. Its world starts the same, the draws differ."""
     for attempt in range(setup.retries + 1):
         episode = await play(
             setup.make_env(),
-            setup.engine,
+            engine,
             setup.renderer,
             start.task,
             seed=derive(setup.seed, "world", start.number),

@@ -14,17 +14,17 @@ from agentrl.episode import Outcome
 class Limits:
     """Tokens and seconds. The number of turns is the environment's own `max_turns`.
 
-    >>> Limits(max_new_tokens=96, max_episode_tokens=768).turn_timeout
-    120.0
+    >>> Limits(max_new_tokens=96, max_episode_tokens=768, episode_timeout=300.0, turn_timeout=120.0).max_new_tokens
+    96
     """
 
     max_new_tokens: int
     """Sampled in one turn."""
     max_episode_tokens: int
     """Of the whole conversation as the model sees it: prompt, actions and observations."""
-    episode_timeout: float = 300.0
+    episode_timeout: float
     """Seconds from reset to the last turn; grading may take as long again."""
-    turn_timeout: float = 120.0
+    turn_timeout: float
     """Seconds of one `reset`, or one `step` with its tools."""
 
     def __post_init__(self) -> None:

@@ -22,11 +22,16 @@ from tests.support.engine import FakeEngine, says
 from tests.support.pool import FakePool
 from tests.support.wait import until
 
-LIMITS = Limits(max_new_tokens=200, max_episode_tokens=2000, episode_timeout=20.0, turn_timeout=20.0)
 TASK = rl.Task(id="t", prompt="Hi")
 
 
-async def played(env: rl.Env, *texts: str, engine: Any = None, limits: Limits = LIMITS, **more: Any) -> rl.Episode:
+def limited(**limits: Any) -> Limits:
+    return Limits(
+        **{"max_new_tokens": 200, "max_episode_tokens": 2000, "episode_timeout": 20.0, "turn_timeout": 20.0, **limits}
+    )
+
+
+async def played(env: rl.Env, *texts: str, engine: Any = None, limits: Limits = limited(), **more: Any) -> rl.Episode:
     renderer = more.pop("renderer", CharRenderer())
     task, sampling = more.pop("task", TASK), more.pop("sampling", Sampling(seed=5))
     engine = engine or FakeEngine(says(*texts))
@@ -161,7 +166,7 @@ def test_a_turn_that_is_cut_by_length_reaches_the_environment() -> None:
             heard.append(action.text)
             return rl.done()
 
-    limits = Limits(max_new_tokens=3, max_episode_tokens=100)
+    limits = limited(max_new_tokens=3, max_episode_tokens=100)
     episode = run(Listener(), "abcdef", limits=limits)
     assert heard == ["abc"]
     assert episode.transcript.sampled_length == 3
@@ -169,7 +174,7 @@ def test_a_turn_that_is_cut_by_length_reaches_the_environment() -> None:
 
 
 def test_the_close_of_a_cut_turn_is_not_trained() -> None:
-    limits = Limits(max_new_tokens=3, max_episode_tokens=100)
+    limits = limited(max_new_tokens=3, max_episode_tokens=100)
     episode = run(Chatty(), "abcdef", limits=limits)
     assert episode.transcript.segments[2].ids == (END, USER, *encode("more"), END, ASSISTANT)
     assert episode.transcript.segments[2].mask == (0,) * 8
@@ -177,13 +182,13 @@ def test_the_close_of_a_cut_turn_is_not_trained() -> None:
 
 def test_the_last_turn_gets_what_is_left_of_the_episode() -> None:
     # 5 prompt + 3 ("ab" and its end) + 7 observation = 15, so that 2 of 17 are left for the second turn
-    episode = run(Chatty(), "ab", limits=Limits(max_new_tokens=50, max_episode_tokens=17))
+    episode = run(Chatty(), "ab", limits=limited(max_new_tokens=50, max_episode_tokens=17))
     assert [len(s) for s in episode.transcript] == [5, 3, 7, 2]
     assert (episode.outcome, len(episode.turns), episode.reward) == (Outcome.MAX_TOKENS, 2, 2.0)
 
 
 def test_no_room_ends_the_transcript_with_the_last_sampled_id() -> None:
-    episode = run(Chatty(), "ab", limits=Limits(max_new_tokens=50, max_episode_tokens=15))
+    episode = run(Chatty(), "ab", limits=limited(max_new_tokens=50, max_episode_tokens=15))
     assert [s.role for s in episode.transcript] == ["prompt", "sampled"]
     assert episode.messages[-1].text == "more"
     assert episode.outcome is Outcome.MAX_TOKENS
@@ -196,7 +201,7 @@ def test_the_engines_context_is_a_budget_too() -> None:
 
 
 def test_a_prompt_without_room_samples_nothing() -> None:
-    episode = run(Chatty(), "ab", limits=Limits(max_new_tokens=5, max_episode_tokens=5))
+    episode = run(Chatty(), "ab", limits=limited(max_new_tokens=5, max_episode_tokens=5))
     assert (episode.outcome, episode.transcript.sampled_length, episode.turns) == (Outcome.MAX_TOKENS, 0, ())
     assert "has 5 tokens" in episode.error
 
@@ -317,7 +322,7 @@ def test_what_no_episode_can_survive_ends_the_run(error: Exception) -> None:
 def test_the_episodes_deadline_truncates_and_frees_the_engine() -> None:
     async def main() -> None:
         engine = FakeEngine(says("a" * 150), tick=0.02)
-        limits = Limits(max_new_tokens=200, max_episode_tokens=2000, episode_timeout=0.1)
+        limits = limited(max_new_tokens=200, max_episode_tokens=2000, episode_timeout=0.1)
         env = Closing()
         episode = await played(env, engine=engine, limits=limits)
         assert (episode.outcome, episode.outcome.is_truncated) == (Outcome.DEADLINE, True)
@@ -332,7 +337,7 @@ def test_a_turns_deadline_truncates_after_a_turn_for_the_action() -> None:
             await asyncio.sleep(60)
             return rl.done(reward=1.0)
 
-    limits = Limits(max_new_tokens=20, max_episode_tokens=200, turn_timeout=0.05)
+    limits = limited(max_new_tokens=20, max_episode_tokens=200, turn_timeout=0.05)
     episode = run(Slow(), "a", limits=limits)
     assert (episode.outcome, len(episode.turns), episode.reward) == (Outcome.DEADLINE, 1, 0.0)
     assert episode.error == "turn 1 took longer than 0.05 s"
@@ -345,7 +350,7 @@ def test_a_grader_that_hangs_is_an_error_and_no_low_reward() -> None:
             await asyncio.sleep(60)
             return 1.0
 
-    episode = run(Graded(), "a", limits=Limits(max_new_tokens=9, max_episode_tokens=99, episode_timeout=0.05))
+    episode = run(Graded(), "a", limits=limited(max_new_tokens=9, max_episode_tokens=99, episode_timeout=0.05))
     assert (episode.outcome, "grading took longer" in episode.error) == (Outcome.ENV_ERROR, True)
 
 
@@ -355,7 +360,7 @@ def test_a_sync_environment_that_hangs_holds_nothing_up() -> None:
             time.sleep(60)
             return rl.done()
 
-    limits = Limits(max_new_tokens=20, max_episode_tokens=200, turn_timeout=0.05)
+    limits = limited(max_new_tokens=20, max_episode_tokens=200, turn_timeout=0.05)
     before = time.monotonic()
     assert run(Stuck(), "a", limits=limits).outcome is Outcome.DEADLINE
     assert time.monotonic() - before < 30  # the thread is not joined at the end of asyncio.run
@@ -525,7 +530,7 @@ def test_a_generation_goes_on_over_weight_updates(mode: Any) -> None:
 def test_a_resumed_generation_keeps_its_budget() -> None:
     async def main() -> None:
         engine = FakeEngine(says("a" * 100), tick=0.004)
-        limits = Limits(max_new_tokens=30, max_episode_tokens=500)
+        limits = limited(max_new_tokens=30, max_episode_tokens=500)
         task = asyncio.create_task(played(rl.Env(), engine=engine, limits=limits))
         await asyncio.sleep(0.05)
         await engine.update(1, "abort")
