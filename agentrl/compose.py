@@ -161,7 +161,8 @@ def _load(file: Path) -> dict[str, Any]:
 
 def _leaves(key: str, value: Any) -> list[tuple[str, Any]]:
     """A mapping given for a free mapping is set key by key, so that it adds to what is there."""
-    if isinstance(value, dict) and (keys.owner(key) or (key in keys.table() and keys.table()[key].is_mapping)):
+    spec = keys.table().get(key) or keys.owner(key)
+    if isinstance(value, dict) and spec is not None and spec.is_mapping:
         return list(flatten(value, f"{key}."))
     return [(key, value)]
 

@@ -144,7 +144,8 @@ class EpisodeSource(Protocol):
         ...
 
     async def trained(self, groups: Sequence[EpisodeGroup], *, step: int, version: int) -> None:
-        """The policy that has learnt from `groups` is in the engines, as `version`. New episodes may start."""
+        """The policy that has learnt from `groups` is in the engines, as `version`. New episodes may start. `step`: steps done,
+        this one included."""
         ...
 
     def metrics(self) -> Mapping[str, float]:

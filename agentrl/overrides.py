@@ -108,7 +108,7 @@ def check_name(kind: str, name: str, more: Iterable[str] = ()) -> None:
 def check_model(name: str) -> None:
     """Can it be a model: a known name, a hub id, or a folder? Asks no server. Raises UsageError with the nearest names."""
     plain = name.partition("@")[0]
-    if plain not in models.names() and "/" not in name and not Path(name).expanduser().is_dir():
+    if not name or (plain not in models.names() and "/" not in name and not Path(name).expanduser().is_dir()):
         raise UsageError(
             f"there is no model {name!r}; {nearest(plain, models.names())} (or give a hub id, owner/name, or a folder)"
         )

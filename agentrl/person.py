@@ -22,8 +22,8 @@ CALL = re.compile(r"^/call[ \t]+(\w+)[ \t]*(.*)$", re.MULTILINE)
 CONTEXT = 1 << 22
 """Characters of a conversation; a person is not stopped by a context length."""
 
-Answer = Callable[[str], "str | Awaitable[str]"]
-"""What stands in for the model: the new text since its last turn -> what it says."""
+Answer = Callable[[Sequence[Message]], "str | Awaitable[str]"]
+"""What stands in for the model: the conversation so far -> what it says."""
 
 
 class PlainRenderer:
@@ -37,16 +37,23 @@ class PlainRenderer:
     stop_ids = (END,)
     banned_ids: tuple[int, ...] = ()
 
+    def __init__(self) -> None:
+        self.conversation: tuple[Message, ...] = ()
+        """All that was said, the answer that is being waited for left out."""
+        self.tools: tuple[ToolSpec, ...] = ()
+
     def render(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> tuple[int, ...]:
-        head = "".join(_tool(spec) for spec in tools)
-        return encode(head + "".join(_message(m) for m in messages))
+        self.conversation, self.tools = tuple(messages), tuple(tools)
+        head = "".join(show_tool(spec) for spec in tools)
+        return encode(head + "".join(show(m) for m in messages))
 
     def extend(
         self, transcript: Transcript, messages: Sequence[Message], new: Sequence[Message], tools: Sequence[ToolSpec] = ()
     ) -> tuple[int, ...]:
-        return encode("".join(_message(m) for m in new))
+        self.conversation = (*messages, *new)
+        return encode("".join(show(m) for m in new))
 
-    def parse(self, ids: Sequence[int]) -> Action:
+    def parse(self, ids: Sequence[int], tools: Sequence[ToolSpec] | None = None) -> Action:
         """`/call NAME {json}` on a line of its own is a tool call; everything else is text."""
         raw = decode(ids)
         calls, errors = [], []
@@ -63,15 +70,12 @@ class Person:
 
     max_context = CONTEXT
 
-    def __init__(self, answer: Answer) -> None:
-        self._answer = answer
-        self._seen = 0
+    def __init__(self, answer: Answer, renderer: PlainRenderer) -> None:
+        self._answer, self._renderer = answer, renderer
 
     async def generate(self, request: GenerateRequest) -> Completion:
-        new = decode(request.prompt_ids[self._seen :])
-        text = await invoke(self._answer, new)
+        text = await invoke(self._answer, self._renderer.conversation)
         ids = (*encode(text), END)
-        self._seen = len(request.prompt_ids) + len(ids)
         return Completion(ids=ids, logprobs=(0.0,) * len(ids), versions=(0,) * len(ids), finish="stop")
 
 
@@ -79,7 +83,7 @@ def script(text: str) -> Answer:
     """Says the parts of a text one after the other, divided by lines of `---`; the last one again when they run out."""
     parts = [part.strip("\n") for part in re.split(r"^---\s*$", text, flags=re.MULTILINE)]
     source = itertools.chain(parts, itertools.repeat(parts[-1]))
-    return lambda new: next(source)
+    return lambda conversation: next(source)
 
 
 def encode(text: str) -> tuple[int, ...]:
@@ -90,13 +94,15 @@ def decode(ids: Sequence[int]) -> str:
     return "".join(chr(i) for i in ids if i != END)
 
 
-def _message(message: Message) -> str:
+def show(message: Message) -> str:
+    """A message as a person reads it."""
     name = f"{message.role} {message.name}" if message.name else message.role
     pictures = "".join(f"\n<image {p.width}x{p.height}>" for p in message.images)
     return f"[{name}]\n{message.text}{pictures}\n\n"
 
 
-def _tool(spec: ToolSpec) -> str:
+def show_tool(spec: ToolSpec) -> str:
+    """A tool as a person may call it."""
     names = ", ".join(f"{name}: {about.get('type', 'any')}" for name, about in spec.parameters.get("properties", {}).items())
     return f"[tool] /call {spec.name} {{{names}}}   {spec.description}\n"
 

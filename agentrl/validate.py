@@ -13,7 +13,7 @@ from agentrl.config import Config
 from agentrl.errors import UsageError, nearest
 
 CHOICES: dict[str, tuple[str, ...]] = {
-    "model.dtype": ("bfloat16", "float32", "float16"),
+    "model.dtype": ("bfloat16", "float32"),
     "model.history": ("keep", "fork"),
     "rollout.mode": ("keep", "abort"),
     "rollout.on_abort": ("mask", "drop", "stop"),
@@ -146,13 +146,12 @@ def _tokens(config: Config) -> Iterator[str]:
 
 def _batch(config: Config) -> Iterator[str]:
     trainer = config.trainer
-    episodes = trainer.prompts_per_step * trainer.samples_per_prompt
-    if episodes % trainer.minibatches:
-        fitting = [n for n in range(1, episodes + 1) if episodes % n == 0]
+    if trainer.prompts_per_step % trainer.minibatches:
+        fitting = [n for n in range(1, trainer.prompts_per_step + 1) if trainer.prompts_per_step % n == 0]
         best = min(fitting, key=lambda n: abs(n - trainer.minibatches))
         yield (
-            f"trainer.minibatches={trainer.minibatches} must divide the {episodes} episodes of a step "
-            f"(prompts_per_step={trainer.prompts_per_step} x samples_per_prompt={trainer.samples_per_prompt}); {best} does"
+            f"trainer.minibatches={trainer.minibatches} must divide trainer.prompts_per_step={trainer.prompts_per_step} "
+            f"(a minibatch holds whole groups of siblings); {best} does"
         )
     if trainer.samples_per_prompt == 1 and trainer.advantage != "batch_mean":
         yield (
@@ -181,6 +180,12 @@ def _policy(config: Config) -> Iterator[str]:
         yield (
             f"trainer.correction={trainer.correction} weighs engine against recomputed logprobs; "
             f"set trainer.old_logprobs=recompute with it"
+        )
+    cut = config.sampling.top_p < 1 or config.sampling.top_k
+    if cut and (trainer.old_logprobs == "engine" or trainer.correction != "none"):
+        yield (
+            f"sampling.top_p={config.sampling.top_p}, top_k={config.sampling.top_k} renormalize the engine's logprobs, which "
+            f"the trainer's cannot be compared with; set top_p=1 and top_k=0, or trainer.old_logprobs=recompute"
         )
     if rollout.staleness and trainer.old_logprobs == "recompute" and trainer.correction == "none":
         yield (

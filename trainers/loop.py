@@ -58,7 +58,7 @@ async def train(
             async with quiet():
                 metrics = await loop.run_in_executor(thread, trainer.step, groups, step)
                 version = await transport.publish(step + 1)
-            await source.trained(groups, step=step, version=version)
+            await source.trained(groups, step=step + 1, version=version)
             if save is not None and ((step + 1) % save_every == 0 or step + 1 == steps):
                 await loop.run_in_executor(thread, save, step + 1)
             if on_step is not None:

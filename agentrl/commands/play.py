@@ -9,18 +9,18 @@ import asyncio
 import importlib
 import random
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from agentrl.commands.arguments import Parser, overrides
 from agentrl.compose import compose
-from agentrl.config import Config
+from agentrl.config import Config, EnvConfig
 from agentrl.engine import Sampling
 from agentrl.env import Env
 from agentrl.episode import Episode
 from agentrl.errors import UsageError, nearest
-from agentrl.person import CONTEXT, Answer, Person, PlainRenderer, script
+from agentrl.messages import Message
+from agentrl.person import CONTEXT, Answer, Person, PlainRenderer, script, show, show_tool
 from agentrl.task import Task
 from agentrl.world import World, build, sandboxes
 
@@ -46,13 +46,13 @@ def run(argv: Sequence[str]) -> int:
     world = build(config.env)
     task = _task(world, args.task, held_out=args.held_out)
     env = world.make()
-    episode = asyncio.run(play(config, world, env, task, policy(args.policy, env, task)))
+    episode = asyncio.run(play(config, world, env, task, policy(args.policy, config.env, task, config.seed)))
     print(verdict(episode))
     return int(episode.outcome.is_aborted)
 
 
 async def play(config: Config, world: World, env: Env, task: Task, answer: Answer) -> Episode:
-    """One episode with `answer` in the model's seat, shown as it goes."""
+    """One episode with `answer` in the model's seat."""
     loop = importlib.import_module("agentrl.rollout.loop")
     limits = importlib.import_module("agentrl.rollout.limits").Limits(
         max_new_tokens=CONTEXT,
@@ -60,11 +60,12 @@ async def play(config: Config, world: World, env: Env, task: Task, answer: Answe
         episode_timeout=HOUR,
         turn_timeout=config.rollout.turn_timeout,
     )
+    renderer = PlainRenderer()
     async with sandboxes(world, config.sandbox) as pool:
         episode: Episode = await loop.play(
             env,
-            Person(answer),
-            PlainRenderer(),
+            Person(Show(answer, renderer), renderer),
+            renderer,
             task,
             seed=config.seed,
             sampling=Sampling(),
@@ -75,20 +76,40 @@ async def play(config: Config, world: World, env: Env, task: Task, answer: Answe
     return episode
 
 
-def policy(name: str, env: Env, task: Task) -> Answer:
-    """What sits in the model's seat. Raises UsageError for an unknown name, or gold where the environment has none."""
+class Show:
+    """Prints what is new in the conversation, and what a policy answers to it."""
+
+    def __init__(self, answer: Answer, renderer: PlainRenderer) -> None:
+        self._answer, self._renderer = answer, renderer
+        self._shown = 0
+
+    def __call__(self, conversation: Sequence[Message]) -> str:
+        if not self._shown:
+            print("".join(map(show_tool, self._renderer.tools)), end="")
+        print("".join(map(show, conversation[self._shown :])), end="", flush=True)
+        self._shown = len(conversation) + 1  # what comes next is the answer
+        if self._answer is ask:
+            return ask(conversation)
+        text = str(self._answer(conversation))
+        print(f"[policy]\n{text}\n", flush=True)
+        return text
+
+
+def policy(name: str, config: EnvConfig, task: Task, seed: int) -> Answer:
+    """What sits in the model's seat. Raises UsageError for an unknown name, or one that the environment does not have."""
     if name == "human":
-        return _human
-    if name == "noop":
-        return _shown(lambda new: "")
-    if name == "random":
-        rng = random.Random(task.id)
-        return _shown(lambda new: _words(new, rng))
-    if name == "gold":
-        return _shown(_gold(env, task))
+        return ask
     if Path(name).expanduser().is_file():
-        return _shown(script(Path(name).expanduser().read_text()))
-    raise UsageError(f"there is no policy {name!r}, nor a file of that name; {nearest(name, POLICIES)}")
+        return script(Path(name).expanduser().read_text())
+    if name not in POLICIES:
+        raise UsageError(f"there is no policy {name!r}, nor a file of that name; {nearest(name, POLICIES)}")
+    bundled = importlib.import_module("agentrl.envs.policies")
+    if config.id in bundled.POLICIES:
+        answer: Answer = bundled.policy(config.id, name, task, seed)
+        return answer
+    if name == "gold":
+        raise UsageError(f"nobody has written a gold policy for {config.id}; use human, noop, random or a script's file")
+    return (lambda conversation: "") if name == "noop" else random_words(random.Random(f"{task.id} {seed}"))
 
 
 def verdict(episode: Episode) -> str:
@@ -108,9 +129,8 @@ def _task(world: World, index: int, *, held_out: bool) -> Task:
     return world.tasks.held_out(index + 1)[index] if held_out else world.tasks.get(index)
 
 
-def _human(new: str) -> str:
-    """Shows what is new and reads a turn from standard input."""
-    print(new, end="", flush=True)
+def ask(conversation: Sequence[Message]) -> str:
+    """Reads a turn from standard input: a line, or lines up to the end of a fence. The name human stands for it."""
     print("[you] ", end="", flush=True)
     lines: list[str] = []
     while True:
@@ -122,24 +142,11 @@ def _human(new: str) -> str:
             return "\n".join(lines)
 
 
-def _shown(answer: Callable[[str], Any]) -> Answer:
-    def say(new: str) -> str:
-        text = str(answer(new))
-        print(f"{new}[policy]\n{text}\n", flush=True)
-        return text
+def random_words(rng: random.Random) -> Answer:
+    """A few words of what was said last, and a number: enough to move most environments at random."""
 
-    return say
+    def answer(conversation: Sequence[Message]) -> str:
+        words = conversation[-1].text.split() or ["?"]
+        return " ".join([*rng.choices(words, k=3), str(rng.randint(0, 100))])
 
-
-def _gold(env: Env, task: Task) -> Answer:
-    """The environment's own `gold(task, new)`: what a perfect agent would say."""
-    gold = getattr(env, "gold", None)
-    if gold is None:
-        raise UsageError(f"{type(env).__name__} has no gold policy (a method gold(task, observation) that gives the answer)")
-    return lambda new: gold(task, new)
-
-
-def _words(text: str, rng: random.Random) -> str:
-    """A few words of what was said, and a number: enough to move most environments at random."""
-    words = text.split() or ["?"]
-    return " ".join([*rng.choices(words, k=3), str(rng.randint(0, 100))])
+    return answer

@@ -55,7 +55,7 @@ WRONG = {
     # values
     "rollout.mode=kep": "rollout.mode='kep' is not known; did you mean 'keep'?",
     "trainer.kl=k4": "trainer.kl='k4' is not known; valid: 'k1', 'k2', 'k3', 'none'",
-    "model.dtype=fp8": "model.dtype='fp8' is not known; valid: 'bfloat16', 'float16', 'float32'",
+    "model.dtype=fp8": "model.dtype='fp8' is not known; valid: 'bfloat16', 'float32'",
     "trainer.steps=0": "trainer.steps=0 must be at least 1",
     "trainer.lr=-1": "trainer.lr=-1.0 must be above 0 and finite",
     "trainer.lr=nan": "trainer.lr=nan must be above 0 and finite",
@@ -65,7 +65,7 @@ WRONG = {
     "trainer.betas=[0.9]": "trainer.betas=[0.9] must be two numbers",
     "run=a/b": "run='a/b' must be a name without slashes",
     # what must fit together
-    "trainer.minibatches=7": "must divide the 64 episodes of a step (prompts_per_step=8 x samples_per_prompt=8); 8 does",
+    "trainer.minibatches=7": "must divide trainer.prompts_per_step=8 (a minibatch holds whole groups of siblings); 8 does",
     "trainer.samples_per_prompt=1": "gives trainer.advantage=group_norm nothing to compare",
     "sampling.max_new_tokens=4096": "leaves no room for a prompt in engine.max_context=1024",
     "sampling.max_episode_tokens=4096": "is more than engine.max_context=1024 can hold",
@@ -74,6 +74,8 @@ WRONG = {
     "trainer.kl=k3": "trainer.kl=k3 has no effect with trainer.kl_coef=0",
     "trainer.kl_coef=0.1": "trainer.kl_coef=0.1 has no effect with trainer.kl=none",
     "trainer.correction=tis": "set trainer.old_logprobs=recompute with it",
+    "sampling.top_p=0.9": "or trainer.old_logprobs=recompute",
+    "trainer.dual_clip=0.5": "must be above 1 (3 is usual), or 0 for off",
     "rollout.mode=abort": "set rollout.staleness=1",
 }
 

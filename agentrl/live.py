@@ -1,0 +1,208 @@
+"""What a person sees while a run goes on: a live table on a terminal, one plain line for each step elsewhere.
+
+Consumes the rows of `agentrl.record` and what the run is busy with. Writes to a terminal or stream and nowhere else.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import IO, Any, Protocol
+
+BARS = "▁▂▃▄▅▆▇█"
+ROWS = 12
+"""Steps in the table: fits a terminal of 24 lines with the header."""
+RECENT = 5
+"""Steps that the estimate of the time left is made from: times change as answers grow longer."""
+
+Row = Mapping[str, Any]
+
+
+class Watch(Protocol):
+    """Takes what happens in a run."""
+
+    def begin(self, title: str, *, steps: int, rows: Sequence[Row] = ()) -> None:
+        """`rows`: those of a run that is gone on with."""
+        ...
+
+    def phase(self, name: str) -> None:
+        """What the run is busy with from now on; empty: nothing."""
+        ...
+
+    def step(self, row: Row) -> None: ...
+
+    def note(self, text: str) -> None:
+        """One line that stays."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class PlainWatch:
+    """One line for each step: for files, CI and pipes."""
+
+    def __init__(self, stream: IO[str] | None = None) -> None:
+        self._stream = stream or sys.stdout
+        self._steps = 0
+        self._rows: list[Row] = []
+
+    def begin(self, title: str, *, steps: int, rows: Sequence[Row] = ()) -> None:
+        self._steps, self._rows = steps, list(rows)
+        self.note(title)
+
+    def phase(self, name: str) -> None:
+        """Not shown: a line for each would bury the steps."""
+
+    def step(self, row: Row) -> None:
+        self._rows.append(row)
+        left = remaining(self._rows, self._steps)
+        cells = cells_of(row)
+        shown = "  ".join(f"{name} {cells[name]}" for name in COLUMNS if name != "step" and cells[name])
+        self.note(f"step {int(row['step'])}/{self._steps}  {shown}  left {duration(left)}")
+
+    def note(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class LiveWatch:
+    """A table that is redrawn in place, by a thread of rich's own: it moves also while a training step computes."""
+
+    def __init__(self, console: Any = None) -> None:
+        import rich.console
+        import rich.live
+
+        self._console = console or rich.console.Console()
+        self._live = rich.live.Live(console=self._console, refresh_per_second=4, get_renderable=self._render)
+        self._title, self._steps, self._rows = "", 0, list[Row]()
+        self._phase, self._since = "", time.monotonic()
+
+    def begin(self, title: str, *, steps: int, rows: Sequence[Row] = ()) -> None:
+        self._title, self._steps, self._rows = title, steps, list(rows)
+        self._live.start()
+
+    def phase(self, name: str) -> None:
+        self._phase, self._since = name, time.monotonic()
+
+    def step(self, row: Row) -> None:
+        self._rows = [*self._rows, row]  # the drawing thread reads the list
+
+    def note(self, text: str) -> None:
+        self._console.print(text, highlight=False, markup=False)
+
+    def close(self) -> None:
+        self._phase = ""
+        self._live.stop()
+
+    def _render(self) -> Any:
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, padding=(0, 1), header_style="bold")
+        for name in COLUMNS:
+            table.add_column(name, justify="right")
+        for row in self._rows[-ROWS:]:
+            cells = cells_of(row)
+            table.add_row(*(cells[name] for name in COLUMNS))
+        return Group(Text(self._title, style="bold"), *map(Text, self._summary()), table)
+
+    def _summary(self) -> list[str]:
+        done = int(self._rows[-1]["step"]) if self._rows else 0
+        full = round(30 * done / self._steps) if self._steps else 0
+        busy = f"{self._phase} {duration(time.monotonic() - self._since)}" if self._phase else ""
+        left = duration(remaining(self._rows, self._steps)) if self._rows else "?"
+        rewards = [float(row["reward"]) for row in self._rows if "reward" in row]
+        lines = [f"{'━' * full}{'─' * (30 - full)} {done}/{self._steps} steps, about {left} left   {busy}"]
+        return [*lines, f"reward {sparkline(rewards)} {trend(rewards)}"] if rewards else lines
+
+
+def watch(*, live: bool, stream: IO[str] | None = None) -> Watch:
+    """The one that fits: a table where a person looks at a terminal, lines elsewhere."""
+    if live and (stream or sys.stdout).isatty():
+        return LiveWatch()
+    return PlainWatch(stream)
+
+
+COLUMNS = ("step", "reward", "pass", "eval", "sampled/s", "trained/s", "sandbox", "cut", "aborted", "time")
+
+
+def cells_of(row: Row) -> dict[str, str]:
+    """A row's numbers as a person reads them; empty where the row does not have them."""
+    rollout, train = row.get("time/rollout", 0.0), row.get("time/train", 0.0)
+    episodes = int(row.get("episodes", 0))
+    return {
+        "step": str(int(row["step"])),
+        "reward": _number(row.get("reward")),
+        "pass": _percent(row.get("pass_rate")),
+        "eval": _percent(row.get("eval/pass_rate")),
+        "sampled/s": _rate(row.get("sampled_tokens"), rollout, "tok"),
+        "trained/s": _rate(row.get("trained_tokens"), train, "tok"),
+        "sandbox": str(int(row["sandbox_calls"])) if row.get("sandbox_calls") else "",
+        "cut": f"{int(row['truncated'])}/{episodes}" if "truncated" in row else "",
+        "aborted": str(int(row["aborted"])) if row.get("aborted") else "",
+        "time": duration(row["time/step"]) if "time/step" in row else "",
+    }
+
+
+def sparkline(values: Sequence[float], width: int = 40) -> str:
+    """The course of the values in `width` characters at most, neighbours averaged.
+
+    >>> sparkline([0.0, 0.5, 1.0])
+    '▁▅█'
+    """
+    if len(values) > width:
+        edges = [round(i * len(values) / width) for i in range(width + 1)]
+        values = [sum(values[a:b]) / (b - a) for a, b in itertools.pairwise(edges)]
+    if not values:
+        return ""
+    low, span = min(values), (max(values) - min(values)) or 1.0
+    return "".join(BARS[round((value - low) / span * (len(BARS) - 1))] for value in values)
+
+
+def trend(values: Sequence[float]) -> str:
+    """First against last, each a mean over a fifth of the steps (but at least one).
+
+    >>> trend([0.0, 0.5, 1.0])
+    '0.000 -> 1.000 (+1.000)'
+    """
+    part = max(1, len(values) // 5)
+    first, last = sum(values[:part]) / part, sum(values[-part:]) / part
+    return f"{first:.3f} -> {last:.3f} ({last - first:+.3f})"
+
+
+def remaining(rows: Sequence[Row], steps: int) -> float:
+    """Seconds left, by the last steps that were not replayed."""
+    times = [float(row["time/step"]) for row in rows if row.get("time/step") and not row.get("replayed")][-RECENT:]
+    if not times or not rows:
+        return 0.0
+    return sum(times) / len(times) * max(0, steps - int(rows[-1]["step"]))
+
+
+def duration(seconds: float) -> str:
+    """
+    >>> duration(3.21), duration(75), duration(7380)
+    ('3.2 s', '1 min 15 s', '2 h 03 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes = int(seconds // 60)
+    if minutes < 60:
+        return f"{minutes} min {int(seconds % 60):02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.0f}%"
+
+
+def _rate(count: float | None, seconds: float, unit: str) -> str:
+    return "" if not count or seconds <= 0 else f"{count / seconds:.0f} {unit}"
