@@ -87,12 +87,11 @@ async def play_group(setup: Setup, start: Start, *, engine: Generates, report: R
     Raises what ends the run (see `loop.FATAL`); then no sibling goes on.
     """
     missing = [index for index in range(start.size) if index not in start.kept]
+    tasks = {}
     try:
         async with asyncio.TaskGroup() as siblings:
-            tasks = {
-                index: siblings.create_task(play_sibling(setup, start, index, engine=engine, report=report))
-                for index in missing
-            }
+            for index in missing:
+                tasks[index] = siblings.create_task(play_sibling(setup, start, index, engine=engine, report=report))
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None
     episodes = {**start.kept, **{index: task.result() for index, task in tasks.items()}}

@@ -74,9 +74,11 @@ class Tally:
 
     def drain(self) -> dict[str, float]:
         """All since the last call."""
-        out: dict[str, float] = dict.fromkeys(COUNTERS, 0.0)
-        out |= {name: float(value) for name, value in self._counts.items()}
-        for name, values in self._values.items():
+        counts, self._counts = self._counts, defaultdict(float)
+        means, self._values = self._values, defaultdict(list)
+        ages, self._ages = self._ages, Counter()
+        out = {**dict.fromkeys(COUNTERS, 0.0), **counts}
+        for name, values in means.items():
             out[name if "/" in name else f"{name}_mean"] = statistics.fmean(values)
         if "reward" in means:
             out["reward_std"] = statistics.pstdev(means["reward"])
