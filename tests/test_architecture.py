@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -63,15 +64,27 @@ def problems_in(text: str, path: str) -> list[str]:
     tree = ast.parse(text)
     lines = text.count("\n")
     found = [f"{lines} lines; past {LONGEST_FILE}, two things live in it"] if lines > LONGEST_FILE else []
-    for line, module, at_import in _imports(tree, path):
-        found += [f"line {line}: {problem}" for problem in _import_problems(path, module, at_import)]
+    for item in _imports(tree, path, at_import=True):
+        found += [f"line {item.line}: {problem}" for problem in _import_problems(path, item)]
     for line, value in _texts(tree):
         found += [f"line {line}: names {value!r}, another part" for part in PARTS if _names_part(value, part, path)]
     return found + _length_problems(tree)
 
 
-def _import_problems(path: str, module: str, at_import: bool) -> Iterator[str]:
-    part = _part(path)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Import:
+    """One imported module, by its absolute name; `from agentrl import x` counts as agentrl.x too."""
+
+    line: int
+    module: str
+    relative: bool
+    """Written with leading dots."""
+    at_import: bool
+    """It runs when the file itself is imported, not only when a function is called."""
+
+
+def _import_problems(path: str, item: Import) -> Iterator[str]:
+    part, module = _part(path), item.module
     head = module.split(".")[0]
     if head in (*PARTS, "configs"):
         yield f"imports {module}, which exists in a bare checkout only; it is agentrl.{module}"
@@ -81,9 +94,11 @@ def _import_problems(path: str, module: str, at_import: bool) -> Iterator[str]:
                 yield f"agentrl/ imports the part {other}; it finds things there by name, through agentrl.registry"
             elif other != part:
                 yield f"imports {module}: parts meet by name only, through agentrl.registry"
+    if part is not None and module.startswith(f"agentrl.{'.'.join(Path(path).parent.parts)}.") and not item.relative:
+        yield f"imports {module}, of its own folder; write from .{module.rpartition('.')[2]} import ..."
     if head in PLACES and not path.startswith(PLACES[head]):
         yield f"imports {head}, which belongs to {', '.join(PLACES[head])}"
-    elif head in TENSORS and part is None and at_import:
+    elif head in TENSORS and part is None and item.at_import:
         yield f"imports {head} when it is imported itself; do it inside the function that needs it"
 
 
@@ -113,25 +128,26 @@ def _texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
-def _imports(tree: ast.Module, path: str) -> Iterator[tuple[int, str, bool]]:
-    """(line, absolute module, whether it runs when the file is imported); those for type checkers only are left out."""
-    yield from _imports_below(tree, path, at_import=True)
-
-
-def _imports_below(node: ast.AST, path: str, *, at_import: bool) -> Iterator[tuple[int, str, bool]]:
+def _imports(node: ast.AST, path: str, *, at_import: bool) -> Iterator[Import]:
+    """All imports below a node; those for type checkers only are left out."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
             continue
-        if isinstance(child, ast.Import):
-            yield from ((child.lineno, alias.name, at_import) for alias in child.names)
-        elif isinstance(child, ast.ImportFrom):
-            module = _absolute(child, path)
-            yield child.lineno, module, at_import
-            if module == "agentrl":  # from agentrl import trainers
-                yield from ((child.lineno, f"agentrl.{alias.name}", at_import) for alias in child.names)
+        if isinstance(child, (ast.Import, ast.ImportFrom)):
+            for module in _modules(child, path):
+                relative = isinstance(child, ast.ImportFrom) and child.level > 0
+                yield Import(line=child.lineno, module=module, relative=relative, at_import=at_import)
         else:
             inside = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-            yield from _imports_below(child, path, at_import=at_import and not inside)
+            yield from _imports(child, path, at_import=at_import and not inside)
+
+
+def _modules(node: ast.Import | ast.ImportFrom, path: str) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    module = _absolute(node, path)
+    names = [f"agentrl.{alias.name}" for alias in node.names] if module == "agentrl" else []
+    return [module, *names]
 
 
 def _absolute(node: ast.ImportFrom, path: str) -> str:
@@ -152,6 +168,7 @@ def _absolute(node: ast.ImportFrom, path: str) -> str:
         ("envs/sub/a.py", "from ...tools import python", "parts meet"),
         ("envs/a.py", "def f():\n    from agentrl.tools.python import x", "parts meet"),
         ("envs/a.py", "import envs.b", "bare checkout"),
+        ("envs/a.py", "from agentrl.envs.b import C", "write from .b import"),
         ("envs/a.py", "x = load('agentrl.tools.python:python')", "another part"),
         ("agentrl/world.py", "x = load('agentrl.rollout.loop')", "another part"),
         ("agentrl/run.py", "from agentrl.trainers import loop", "the part trainers"),
@@ -176,6 +193,7 @@ def test_each_rule_catches_its_fault(path: str, text: str, word: str) -> None:
     [
         ("envs/a.py", "from agentrl.task import Task\nfrom .b import C\nfrom . import d"),
         ("envs/sub/a.py", "from ..b import C"),
+        ("trainers/backends/local.py", "from agentrl.trainers.packing import pack"),
         ("agentrl/registry.py", "x = 'agentrl.tools.python:python'"),
         ("agentrl/engine.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch"),
         ("agentrl/models.py", "def f():\n    import torch"),
