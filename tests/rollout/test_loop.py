@@ -7,13 +7,13 @@ import time
 from typing import Any
 
 import pytest
-from agentrl.rollout.limits import Limits
-from agentrl.rollout.loop import play
 
 import agentrl as rl
 from agentrl.engine import EngineDead, EngineError, Sampling
 from agentrl.episode import Outcome
 from agentrl.messages import Message, ToolCall
+from agentrl.rollout.limits import Limits
+from agentrl.rollout.loop import play
 from agentrl.sandbox import IsolationError, SandboxLost
 from agentrl.tool import ToolCrash, tool
 from agentrl.transcript import Segment, Transcript

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from agentrl.trainers.logprobs import chunked_logprobs, fused_loss, logprobs_of
-from agentrl.trainers.masters import MasterAdamW
-from agentrl.trainers.packed_model import PackedModel
-from agentrl.trainers.packing import PackedBatch, pack, trained_positions
 from torch import Tensor, nn
 from transformers.core_model_loading import revert_weight_conversion
 
 from agentrl.backend import Metrics, TokenLoss
 from agentrl.errors import UsageError, nearest
 from agentrl.sample import Sample
+from agentrl.trainers.logprobs import chunked_logprobs, fused_loss, logprobs_of
+from agentrl.trainers.masters import MasterAdamW
+from agentrl.trainers.packed_model import PackedModel
+from agentrl.trainers.packing import PackedBatch, pack, trained_positions
 from agentrl.weights import ShardSpec, WeightLayout
 
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
