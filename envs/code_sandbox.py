@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from agentrl.env import Env, Step, done
-from agentrl.errors import UsageError, nearest
+from agentrl.errors import UsageError
 from agentrl.messages import Action
 from agentrl.registry import find
 from agentrl.reward import metric, reward
@@ -24,13 +24,21 @@ SHOWN = 200
 """Characters of a wrong result that the model is shown: enough for a value, too little to flood its context."""
 
 
+class CaseOutcome(Protocol):
+    """What became of one call: a value, or the error that it raised."""
+
+    passed: bool
+    value: Any
+    error: str
+
+
 class Graded(Protocol):
-    """What the grader says of a function."""
+    """What the grader says of a function. `error` is set when no call could be made at all."""
 
     passed: int
     total: int
     error: str
-    outcomes: Sequence[Any]
+    outcomes: Sequence[CaseOutcome]
 
 
 Grader = Callable[..., Awaitable[Graded]]
@@ -112,3 +120,22 @@ class CodeSandbox(Env):
     def answered(self) -> float:
         """1 when there was a complete code block."""
         return float(bool(self.code))
+
+    def gold(self, task: Task, observation: str = "") -> str:
+        """What a perfect agent says. Raises UsageError for a task without a solution."""
+        if not task.secret.get("solution"):
+            raise UsageError(f"task {task.id} has no solution to show")
+        return f"```python\n{task.secret['solution'].rstrip()}\n```"
+
+
+def feedback(task: Task, graded: Graded) -> str:
+    """The visible examples that went wrong, in a line each, and the request to try again."""
+    if graded.error:
+        return f"{cut(graded.error, SHOWN)}\nTry again."
+    lines = []
+    for example, outcome in zip(task.public["examples"], graded.outcomes, strict=True):
+        if not outcome.passed:
+            call = call_text(task.public["function"], example)
+            result = f"raised {cut(outcome.error, SHOWN)}" if outcome.error else f"gave {cut(repr(outcome.value), SHOWN)}"
+            lines.append(f"{call} {result}, expected {example['result']}.")
+    return "\n".join([*lines, "Try again."])

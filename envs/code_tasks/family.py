@@ -106,13 +106,15 @@ class Member:
     def cases(self, rng: random.Random, visible: int, hidden: int) -> tuple[list[Case], list[Case]]:
         """(visible examples, hidden tests): different arguments, and different results side by side where there are any.
 
-        Half of the hidden tests at most are edge cases.
+        The visible ones are short, since they are paid for in tokens. Half of the hidden tests at most are edge cases.
         """
         edges = _distinct(self.edges())
         drawn = _distinct([self.arguments(rng) for _ in range(6 * (visible + hidden))], besides=edges)
         mixed = _by_turns([(args, self.call(args)) for args in drawn])
+        shown = _by_turns(sorted(mixed[: 4 * visible], key=lambda case: len(repr(case))))[:visible]
+        rest = [case for case in mixed if case not in shown]
         hard = _by_turns([(args, self.call(args)) for args in edges])[: hidden // 2]
-        return mixed[:visible], [*hard, *mixed[visible : visible + hidden - len(hard)]]
+        return shown, [*hard, *rest[: hidden - len(hard)]]
 
 
 Case = tuple[Args, Any]

@@ -93,8 +93,8 @@ def _definition(text: str, name: str) -> ast.FunctionDef:
 def _read(body: list[ast.stmt], names: Names) -> Iterator[Case]:
     for node in body:
         match node:
-            case ast.Assert(test=ast.Constant()) | ast.Import() | ast.Expr():
-                continue  # "assert True" and leftovers: they test nothing
+            case ast.Assert(test=ast.Constant()) | ast.Expr(value=ast.Constant() | ast.Name()):
+                continue  # "assert True", a bare "print": they test nothing
             case ast.Assert(test=test):
                 yield _case(test, names)
             case ast.Assign(targets=[ast.Name(id=name)], value=value):

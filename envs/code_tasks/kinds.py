@@ -29,7 +29,7 @@ def _integer(rng: random.Random) -> int:
 
 
 def _text(rng: random.Random) -> str:
-    return " ".join(rng.choices(WORDS, k=rng.choice((1, 1, 1, 2, 3))))
+    return " ".join(rng.choices(WORDS, k=rng.choice((1, 1, 1, 1, 2, 3))))
 
 
 def _integers(rng: random.Random) -> list[int]:
@@ -71,15 +71,15 @@ EDGES: dict[str, tuple[Any, ...]] = {
 def probes(kinds: tuple[str, ...]) -> tuple[tuple[Any, ...], ...]:
     """A few hundred fixed argument lists of these kinds. They hold every constant that a family's parameters may name."""
     if kinds == ("int",):
-        return tuple((n,) for n in range(-130, 131))
+        return tuple((n,) for n in range(-25, 106))
     if kinds == ("str",):
         return tuple((text,) for text in _probe_texts())
     rng = random.Random(0)
     if kinds in (("list[int]",), ("list[str]",)):
         longer = ([*range(-10, 31)], [*range(31, 100)]) if kinds == ("list[int]",) else (["x" * n for n in range(20)],)
-        return (*((value,) for value in longer), *((DRAW[kinds[0]](rng),) for _ in range(200)))
+        return (*((value,) for value in longer), *((DRAW[kinds[0]](rng),) for _ in range(120)))
     edges = [tuple(EDGES[kind][i % len(EDGES[kind])] for kind in kinds) for i in range(4)]
-    return (*edges, *(tuple(DRAW[kind](rng) for kind in kinds) for _ in range(200)))
+    return (*edges, *(tuple(DRAW[kind](rng) for kind in kinds) for _ in range(120)))
 
 
 def _probe_texts() -> list[str]:

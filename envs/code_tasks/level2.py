@@ -1,4 +1,4 @@
-"""Level 2: short operations on lists and texts. Data only; see family.py."""
+"""Level 2: two operations in one expression, on numbers, texts and lists. Data only; see family.py."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from .family import Args, Family
 from .kinds import AFFIXES, LETTERS, MARKS, WORDS
 
 SMALL = range(2, 10)
+CONSTANTS = range(2, 100)
 LIMITS = range(-3, 25)
 
 
@@ -25,6 +26,11 @@ def _initials(rng: Random, c: str, **_: Any) -> Args:
     return (rng.choices(WORDS, k=rng.randint(1, 3)) + rng.choices(starting or WORDS, k=rng.randint(0, 2)),)
 
 
+def _with_letter(rng: Random, c: str, **_: Any) -> Args:
+    having = [word for word in WORDS if c in word]
+    return (" ".join(rng.choices((rng.choice(having), rng.choice(WORDS)), k=rng.choice((1, 1, 2)))),)
+
+
 def _letters_inside(rng: Random, c: str, **_: Any) -> Args:
     having = [word for word in WORDS if c in word]
     return (rng.choices(WORDS, k=rng.randint(1, 3)) + rng.choices(having, k=rng.randint(0, 2)),)
@@ -35,6 +41,153 @@ def _long_list(rng: Random, **_: Any) -> Args:
 
 
 FAMILIES = (
+    Family(
+        name="linear",
+        level=2,
+        functions=("linear", "transform", "total_cost"),
+        signature="x: int",
+        params={"a": SMALL, "b": range(1, 60)},
+        prompts=("Return {a} times x plus {b}.", "Multiply x by {a}, then add {b}.", "Return {b} more than {a} times x."),
+        body="return {a} * x + {b}",
+    ),
+    Family(
+        name="add_then_multiply",
+        level=2,
+        functions=("add_then_multiply", "combine", "compute"),
+        signature="x: int",
+        params={"a": SMALL, "b": range(1, 30)},
+        prompts=(
+            "Add {b} to x, then multiply by {a}.",
+            "Return (x plus {b}) times {a}.",
+            "Return {a} times the sum of x and {b}.",
+        ),
+        body="return (x + {b}) * {a}",
+    ),
+    Family(
+        name="square_plus",
+        level=2,
+        functions=("square_plus", "square_and_add", "quadratic"),
+        signature="x: int",
+        params={"k": CONSTANTS},
+        prompts=("Return the square of x plus {k}.", "Square x, then add {k}.", "Return x squared plus {k}."),
+        body="return x * x + {k}",
+    ),
+    Family(
+        name="sum_of_two_plus",
+        level=2,
+        functions=("add_both", "sum_plus", "add_numbers"),
+        signature="a: int, b: int",
+        params={"k": CONSTANTS},
+        prompts=("Return the sum of a and b plus {k}.", "Add a, b and {k}.", "Return a plus b plus {k}."),
+        body="return a + b + {k}",
+    ),
+    Family(
+        name="product_of_two_plus",
+        level=2,
+        functions=("multiply_both", "product_plus", "multiply_and_add"),
+        signature="a: int, b: int",
+        params={"k": CONSTANTS},
+        prompts=("Return the product of a and b plus {k}.", "Multiply a by b, then add {k}.", "Return a times b plus {k}."),
+        body="return a * b + {k}",
+    ),
+    Family(
+        name="difference_times",
+        level=2,
+        functions=("difference", "scaled_difference", "gap"),
+        signature="a: int, b: int",
+        params={"k": CONSTANTS},
+        prompts=(
+            "Return a minus b, times {k}.",
+            "Subtract b from a, then multiply by {k}.",
+            "Return {k} times the difference a - b.",
+        ),
+        body="return (a - b) * {k}",
+    ),
+    Family(
+        name="repeat_text",
+        level=2,
+        functions=("repeat", "repeat_text", "copies"),
+        signature="s: str",
+        params={"k": range(2, 5), "end": MARKS},
+        prompts=("Return s repeated {k} times, followed by {end!r}.", "Repeat s {k} times, then append {end!r}."),
+        body="return s * {k} + {end!r}",
+    ),
+    Family(
+        name="wrap_text",
+        level=2,
+        functions=("wrap", "surround", "decorate"),
+        signature="s: str",
+        params={"start": MARKS, "end": MARKS},
+        prompts=("Return {start!r}, then s, then {end!r}, as one string.", "Put {start!r} before s and {end!r} after it."),
+        body="return {start!r} + s + {end!r}",
+    ),
+    Family(
+        name="first_characters",
+        level=2,
+        functions=("first_characters", "start_of", "head"),
+        signature="s: str",
+        params={"k": range(2, 9), "end": MARKS},
+        prompts=("Return the first {k} characters of s followed by {end!r}.", "Cut s to {k} characters, then append {end!r}."),
+        body="return s[:{k}] + {end!r}",
+    ),
+    Family(
+        name="last_characters",
+        level=2,
+        functions=("last_characters", "end_of", "tail"),
+        signature="s: str",
+        params={"k": range(2, 9), "start": MARKS},
+        prompts=(
+            "Return {start!r} followed by the last {k} characters of s.",
+            "Take the last {k} characters of s and put {start!r} in front.",
+        ),
+        body="return {start!r} + s[-{k}:]",
+    ),
+    Family(
+        name="reverse_text",
+        level=2,
+        functions=("reverse", "backwards", "flip"),
+        signature="s: str",
+        params={"end": (*MARKS, *AFFIXES)},
+        prompts=("Return s reversed, followed by {end!r}.", "Reverse s, then append {end!r}."),
+        body="return s[::-1] + {end!r}",
+    ),
+    Family(
+        name="upper_text",
+        level=2,
+        functions=("shout", "upper", "to_capitals"),
+        signature="s: str",
+        params={"end": (*MARKS, *AFFIXES)},
+        prompts=("Return s in upper case, followed by {end!r}.", "Make s upper case, then append {end!r}."),
+        body="return s.upper() + {end!r}",
+    ),
+    Family(
+        name="count_letter",
+        level=2,
+        functions=("count_letter", "how_many", "occurrences"),
+        signature="s: str",
+        params={"c": LETTERS, "k": range(1, 6)},
+        prompts=("Return the number of times {c!r} occurs in s, plus {k}.", "Count the letter {c!r} in s and add {k}."),
+        body="return s.count({c!r}) + {k}",
+        inputs=_with_letter,
+    ),
+    Family(
+        name="length_times",
+        level=2,
+        functions=("length_times", "scaled_length", "size_of"),
+        signature="s: str",
+        params={"k": CONSTANTS},
+        prompts=("Return the length of s times {k}.", "Multiply the number of characters in s by {k}."),
+        body="return len(s) * {k}",
+    ),
+    Family(
+        name="sum_list_plus",
+        level=2,
+        functions=("sum_plus", "total", "add_all"),
+        signature="xs: list[int]",
+        params={"k": CONSTANTS},
+        prompts=("Return the sum of the list xs plus {k}.", "Add all numbers in xs, then add {k}."),
+        body="return sum(xs) + {k}",
+    ),
     Family(
         name="keep_greater",
         level=2,

@@ -273,21 +273,4 @@ FAMILIES = (
         ),
         inputs=_many,
     ),
-    Family(
-        name="pascal_row",
-        level=4,
-        functions=("pascal_row", "triangle_row", "row_of"),
-        signature="n: int",
-        params={"mod": range(5, 80)},
-        prompts=(
-            "Return row n of Pascal's triangle (row 0 is [1]) with every entry modulo {mod}; [] if n < 0.",
-            "Return the binomial coefficients of n as a list, each modulo {mod}; an empty list for negative n.",
-        ),
-        body=(
-            "if n < 0:\n    return []\nrow = [1]\nfor _ in range(n):\n"
-            "    row = [(x + y) % {mod} for x, y in zip([0, *row], [*row, 0])]\nreturn row"
-        ),
-        inputs=lambda rng, mod: (rng.randint(0, 14),),
-        edges=((0,), (1,), (-1,), (2,)),
-    ),
 )
