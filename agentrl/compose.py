@@ -36,22 +36,35 @@ class Resolved:
     origins: Mapping[str, str] = field(default_factory=dict)
     """key -> default | configs/<group>/<option>.yaml | override: <as written> | <file>."""
 
+    def changed(self) -> dict[str, str]:
+        """The keys whose values are not their defaults: key -> "value  (origin)"."""
+        table = keys.table()
+        values = flatten(asdict(self.config))
+        different = {key: value for key, value in values if key not in table or value != table[key].default}
+        return {key: f"{value}  ({self.origins.get(key, DEFAULT)})" for key, value in different.items()}
+
 
 def compose(
-    overrides: Sequence[str] = (), *, file: Path | None = None, file_origins: Mapping[str, str] | None = None
+    overrides: Sequence[str] = (),
+    *,
+    file: Path | None = None,
+    file_origins: Mapping[str, str] | None = None,
+    complete: bool = False,
 ) -> Resolved:
-    """Composes and checks a config. `file`: a YAML of keys (a run's config.yaml, for one) that overrides group files.
+    """Composes and checks a config. `file`: a YAML of keys that overrides group files; where it is `complete` (a run's
+    config.yaml), the groups it came from are not looked at again, and `file_origins` says where its values came from.
 
     Raises UsageError for an unknown key, group or option, a value of the wrong type, and values that do not fit together.
     """
     options = groups()
     read_ones = [read(text, options) for text in overrides]
-    config, origins = _from_groups([one for one in read_ones if isinstance(one, Choice)])
+    choices = [one for one in read_ones if isinstance(one, Choice)]
+    config, origins = _from_schema() if complete else _from_groups(choices)
     if file is not None:
         for key, value in flatten(_load(file)):
             _set(config, key, value, f"{file}: {key}")
             origins[key] = (file_origins or {}).get(key, str(file))
-        _again(config, origins, [one for one in read_ones if isinstance(one, Choice)])
+        _again(config, origins, choices)
     for one in read_ones:
         if isinstance(one, Value):
             for key, value in _leaves(one.key, one.value):
@@ -99,6 +112,13 @@ def flatten(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield key, value
 
 
+def _from_schema() -> tuple[Any, dict[str, str]]:
+    """(typed OmegaConf config, origins) with every key at its default."""
+    from omegaconf import OmegaConf
+
+    return OmegaConf.structured(Config), {key: DEFAULT for key, spec in keys.table().items() if not spec.is_mapping}
+
+
 def _from_groups(choices: Sequence[Choice]) -> tuple[Any, dict[str, str]]:
     """(typed OmegaConf config, origins) of the defaults list with these choices."""
     import hydra
@@ -113,7 +133,7 @@ def _from_groups(choices: Sequence[Choice]) -> tuple[Any, dict[str, str]]:
     chosen = {name: option for name, option in config.hydra.runtime.choices.items() if name in groups()}
     with open_dict(config):
         del config["hydra"]
-    origins = {key: DEFAULT for key in keys.table() if not keys.table()[key].is_mapping}
+    _, origins = _from_schema()
     for group, option in chosen.items():
         origins |= dict.fromkeys(_keys_of(group, option), f"configs/{group}/{option}.yaml")
     OmegaConf.set_struct(config, True)

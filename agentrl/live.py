@@ -31,6 +31,10 @@ class Watch(Protocol):
         """What the run is busy with from now on; empty: nothing."""
         ...
 
+    def progress(self, name: str, done: int, total: int) -> None:
+        """How far the phase is."""
+        ...
+
     def step(self, row: Row) -> None: ...
 
     def note(self, text: str) -> None:
@@ -54,6 +58,9 @@ class PlainWatch:
 
     def phase(self, name: str) -> None:
         """Not shown: a line for each would bury the steps."""
+
+    def progress(self, name: str, done: int, total: int) -> None:
+        """Not shown either."""
 
     def step(self, row: Row) -> None:
         self._rows.append(row)
@@ -87,6 +94,9 @@ class LiveWatch:
 
     def phase(self, name: str) -> None:
         self._phase, self._since = name, time.monotonic()
+
+    def progress(self, name: str, done: int, total: int) -> None:
+        self._phase = f"{name} {done}/{total},"
 
     def step(self, row: Row) -> None:
         self._rows = [*self._rows, row]  # the drawing thread reads the list
@@ -133,7 +143,7 @@ COLUMNS = ("step", "reward", "pass", "eval", "sampled/s", "trained/s", "sandbox"
 
 def cells_of(row: Row) -> dict[str, str]:
     """A row's numbers as a person reads them; empty where the row does not have them."""
-    rollout, train = row.get("time/rollout", 0.0), row.get("time/train", 0.0)
+    rollout = row.get("time/rollout", 0.0)
     episodes = int(row.get("episodes", 0))
     return {
         "step": str(int(row["step"])),
@@ -141,7 +151,7 @@ def cells_of(row: Row) -> dict[str, str]:
         "pass": _percent(row.get("pass_rate")),
         "eval": _percent(row.get("eval/pass_rate")),
         "sampled/s": _rate(row.get("sampled_tokens"), rollout, "tok"),
-        "trained/s": _rate(row.get("trained_tokens"), train, "tok"),
+        "trained/s": f"{row['tokens_per_s']:.0f} tok" if row.get("tokens_per_s") else "",
         "sandbox": str(int(row["sandbox_calls"])) if row.get("sandbox_calls") else "",
         "cut": f"{int(row['truncated'])}/{episodes}" if "truncated" in row else "",
         "aborted": str(int(row["aborted"])) if row.get("aborted") else "",
@@ -176,8 +186,8 @@ def trend(values: Sequence[float]) -> str:
 
 
 def remaining(rows: Sequence[Row], steps: int) -> float:
-    """Seconds left, by the last steps that were not replayed."""
-    times = [float(row["time/step"]) for row in rows if row.get("time/step") and not row.get("replayed")][-RECENT:]
+    """Seconds left, by the last steps; evaluations are left out."""
+    times = [float(row["time/step"]) - float(row.get("time/eval", 0.0)) for row in rows if row.get("time/step")][-RECENT:]
     if not times or not rows:
         return 0.0
     return sum(times) / len(times) * max(0, steps - int(rows[-1]["step"]))

@@ -6,69 +6,18 @@ Reads rows of metrics, scores and episodes; knows nothing of models or engines. 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agentrl.episode import Episode
 from agentrl.live import duration, trend
 from agentrl.messages import Message
-from agentrl.record import Z95, deviation, mean, passed, wilson
+from agentrl.record import mean, passed
+from agentrl.scores import Score
 
 EXAMPLES = 3
 SMOOTH = 5
 """Steps of the moving mean in the curve."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
-    """An evaluation on held-out tasks. Intervals are of 95%.
-
-    >>> Score(step=0, episodes=10, passed=5, reward=0.5, reward_half=0.31, aborted=0).pass_interval[0] > 0.23
-    True
-    """
-
-    step: int
-    """Training steps that the policy had seen."""
-    episodes: int
-    """That count: not aborted."""
-    passed: int
-    reward: float
-    reward_half: float
-    """Half the interval of the mean reward."""
-    aborted: int
-
-    @property
-    def pass_rate(self) -> float:
-        return self.passed / self.episodes if self.episodes else 0.0
-
-    @property
-    def pass_interval(self) -> tuple[float, float]:
-        """Wilson's."""
-        return wilson(self.passed, self.episodes)
-
-    def __str__(self) -> str:
-        low, high = self.pass_interval
-        lost = f", {self.aborted} aborted" if self.aborted else ""
-        return (
-            f"pass rate {100 * self.pass_rate:.1f}% [{100 * low:.1f}, {100 * high:.1f}], "
-            f"reward {self.reward:.3f} ± {self.reward_half:.3f} ({self.episodes} episodes{lost})"
-        )
-
-
-def score(step: int, episodes: Sequence[Episode]) -> Score:
-    """The score of finished evaluation episodes; aborted ones are left out and counted."""
-    usable = [e for e in episodes if not e.outcome.is_aborted]
-    rewards = [e.reward for e in usable]
-    spread = deviation(rewards) * (len(rewards) / (len(rewards) - 1)) ** 0.5 if len(rewards) > 1 else 0.0
-    return Score(
-        step=step,
-        episodes=len(usable),
-        passed=sum(map(passed, usable)),
-        reward=mean(rewards),
-        reward_half=Z95 * spread / len(rewards) ** 0.5 if rewards else 0.0,
-        aborted=len(episodes) - len(usable),
-    )
 
 
 def write(
@@ -82,7 +31,7 @@ def write(
     changed: Mapping[str, str],
 ) -> list[Path]:
     """Writes the report's files and returns them. `first` and `last`: episodes on the same tasks, before and after; `changed`:
-    the keys that are not at their defaults, and where their values came from."""
+    the keys that are not at their defaults, with value and origin."""
     folder.mkdir(parents=True, exist_ok=True)
     curve, summary, examples = folder / "reward.png", folder / "summary.md", folder / "examples.md"
     draw(curve, title=title, rows=rows, scores=scores)
@@ -134,14 +83,14 @@ def summarize(title: str, rows: Sequence[Mapping[str, Any]], scores: Sequence[Sc
         lines += [f"- {name}: {total[key]:,.0f}" for key, name in TOTALS.items()]
         lines += [f"- {name}: {duration(sum(float(row.get(key, 0)) for row in rows))}" for key, name in TIMES.items()]
     if changed:
-        lines += ["", "## Settings that are not defaults", "", *(f"- `{key}`: {where}" for key, where in changed.items())]
+        lines += ["", "## Settings that are not defaults", "", *(f"- `{key}` = {text}" for key, text in changed.items())]
     return "\n".join([*lines, ""])
 
 
 TOTALS = {
     "episodes": "episodes",
     "sampled_tokens": "tokens sampled",
-    "trained_tokens": "tokens trained on",
+    "tokens_trained": "tokens trained on",
     "sandbox_calls": "sandbox executions",
     "truncated": "episodes cut by a limit",
     "aborted": "episodes aborted",

@@ -4,6 +4,8 @@
 |---|---|
 | config.yaml, origins.yaml | every key as it was resolved, and where each value came from |
 | metrics.jsonl | one JSON object for each step; on resume cut back to the checkpoint's step, so that no step stands twice |
+| evals/ | the episodes of each evaluation |
+| result.json | how it ended; only there once it has |
 | episodes/ | the rollout's store: finished groups and what became of them |
 | checkpoints/ | what can be gone on from |
 | tensorboard/, report/ | for people |
@@ -63,6 +65,14 @@ class RunDir:
         return self.path / "episodes"
 
     @property
+    def evals(self) -> Path:
+        return self.path / "evals"
+
+    @property
+    def result(self) -> Path:
+        return self.path / "result.json"
+
+    @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 
@@ -76,8 +86,8 @@ class RunDir:
 
     def write_config(self, resolved: Resolved) -> None:
         """Writes config.yaml and origins.yaml; each is replaced whole, never half."""
-        _replace(self.config, to_yaml(resolved.config))
-        _replace(self.origins, _yaml(dict(resolved.origins)))
+        replace_text(self.config, to_yaml(resolved.config))
+        replace_text(self.origins, _yaml(dict(resolved.origins)))
 
     def read_origins(self) -> dict[str, str]:
         import yaml
@@ -177,10 +187,11 @@ def cut_metrics(file: Path, step: int) -> None:
     """Leaves out a torn last line and the rows after `step`: those steps are about to be done again from the episodes."""
     if file.is_file():
         rows = [row for row in read_metrics(file) if row["step"] <= step]
-        _replace(file, "".join(json.dumps(row) + "\n" for row in rows))
+        replace_text(file, "".join(json.dumps(row) + "\n" for row in rows))
 
 
-def _replace(file: Path, text: str) -> None:
+def replace_text(file: Path, text: str) -> None:
+    """Writes a file whole, on the disk when this returns, or not at all."""
     aside = file.with_name(f".{file.name}.{os.getpid()}")
     with open(aside, "w") as out:
         out.write(text)

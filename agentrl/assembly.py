@@ -1,0 +1,120 @@
+"""How the parts of a run are made from its config, each by name. The only place, with `agentrl.run`, that knows the parts.
+
+Functions only; who opens what, and in which order it is closed, is written in `agentrl.run`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import replace
+from typing import Any
+
+from agentrl import models, registry
+from agentrl.backend import Backend
+from agentrl.config import Config
+from agentrl.engine import Engine, Sampling
+from agentrl.errors import UsageError
+from agentrl.renderer import Renderer
+from agentrl.sandbox import SandboxPool
+from agentrl.world import World
+
+
+def part(where: str) -> Any:
+    """A name of a part, "rollout.store:GroupStore". Parts import nothing of each other and are found here at run time."""
+    module, _, name = where.partition(":")
+    return getattr(importlib.import_module(f"agentrl.{module}"), name)
+
+
+def renderer(config: Config, tokenizer: Any) -> Renderer:
+    """Raises UsageError when the template cannot be extended without changing what was sampled."""
+    history: Any = config.model.history
+    out = Renderer(tokenizer, history=history, chat_template_args=config.model.chat_template_args)
+    report = out.self_test()
+    if not report.ok:
+        raise UsageError(f"the chat template of model={config.model.id} fails its self-test: {report}")
+    return out
+
+
+def backend(config: Config, loaded: models.Loaded) -> Backend:
+    """The trainer's side of the model."""
+    made: Backend = registry.find("backend", config.backend.name)(
+        loaded.model,
+        loaded.tokenizer,
+        dtype=config.model.dtype,
+        weight_decay=config.trainer.weight_decay,
+        betas=config.trainer.betas,
+        max_grad_norm=config.trainer.max_grad_norm,
+        tokens_per_microbatch=config.trainer.tokens_per_microbatch,
+        logits_chunk=config.backend.logits_chunk,
+        activation_checkpointing=config.backend.activation_checkpointing,
+        threads=config.backend.threads,
+    )
+    return made
+
+
+def engine(config: Config, model: Any, tokenizer: Any, *, version: int = 0) -> Engine:
+    """The sampler's side of the model."""
+    made: Engine = registry.find("engine", config.engine.name)(
+        model,
+        slots=config.engine.slots,
+        max_context=config.engine.max_context,
+        threads=config.backend.threads,
+        version=version,
+        request_timeout=config.engine.request_timeout,
+        decode=tokenizer.decode,
+    )
+    return made
+
+
+def trainer(config: Config, backend: Any) -> Any:
+    """The algorithm on a backend that holds the initial weights: the reference policy is copied from them."""
+    reference = backend.frozen() if config.trainer.kl != "none" else None
+    return part("trainers.trainer:Trainer")(
+        backend,
+        config.trainer,
+        temperature=config.sampling.temperature,
+        top_p=config.sampling.top_p,
+        top_k=config.sampling.top_k,
+        reference=reference,
+        seed=config.seed,
+    )
+
+
+def setup(config: Config, world: World, engine: Any, renderer: Renderer, pool: SandboxPool | None) -> Any:
+    """All that playing training episodes needs."""
+    sampling = config.sampling
+    return part("rollout.group:Setup")(
+        make_env=world.make,
+        engine=engine,
+        renderer=renderer,
+        sampling=Sampling(temperature=sampling.temperature, top_p=sampling.top_p, top_k=sampling.top_k),
+        limits=part("rollout.limits:Limits")(
+            max_new_tokens=sampling.max_new_tokens,
+            max_episode_tokens=sampling.max_episode_tokens,
+            episode_timeout=config.rollout.episode_timeout,
+            turn_timeout=config.rollout.turn_timeout,
+        ),
+        pool=pool,
+        seed=config.seed,
+        retries=config.rollout.retries,
+    )
+
+
+def for_evaluation(config: Config, setup: Any) -> Any:
+    """The same, with the temperature of evaluations and no cut of the distribution."""
+    return replace(setup, sampling=Sampling(temperature=config.eval.temperature))
+
+
+def schedule(config: Config) -> Any:
+    """How the rollout manager goes about its groups."""
+    rollout = config.rollout
+    return part("rollout.manager:Schedule")(
+        samples_per_prompt=config.trainer.samples_per_prompt,
+        staleness=rollout.staleness,
+        max_groups=rollout.max_groups,
+        on_abort=rollout.on_abort,
+        max_abort_rate=rollout.max_abort_rate,
+        filter_groups=config.trainer.filter_groups,
+        step_timeout=rollout.step_timeout,
+        steps=config.trainer.steps,
+    )
