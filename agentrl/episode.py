@@ -168,7 +168,7 @@ def to_json(episode: Episode) -> dict[str, Any]:
         "error": episode.error,
         "rewards": dict(episode.rewards),
         "metrics": dict(episode.metrics),
-        "wall_s": round(episode.wall_s, 4),
+        "wall_s": episode.wall_s,
     }
 
 

@@ -113,8 +113,7 @@ class RolloutManager:
             groups = [self._ready.pop(n) for n in sorted(self._ready)[:prompts]]
             self._handed = {group.number for group in groups}
             self._store.handed(sorted(self._handed))
-            self._aborts.check(at_least=1)
-            self._aborts.reset()
+            self._aborts.check(at_least=prompts * self._schedule.samples_per_prompt, then_reset=True)
             self._alarm_unused_tools(groups)
         self._tally.add("wait_s", time.monotonic() - began)
         self._tally.handed(groups, self._version)
@@ -167,9 +166,10 @@ class RolloutManager:
         return job
 
     async def _until_ready(self, prompts: int, began: float) -> None:
+        self._give_up_old()  # of a run that was killed, too
         while True:
-            self._raise_failure()
             self._refill()
+            self._raise_failure()
             if len(self._ready) >= prompts:
                 return
             waited = time.monotonic() - began
@@ -198,8 +198,11 @@ class RolloutManager:
     def _refill(self) -> None:
         if self._again or self._closed or self._failure is not None:
             return
-        while self._room() > 0:
-            self._start(self._waiting.popleft() if self._waiting else self._store.cursor)
+        try:
+            while self._room() > 0:
+                self._start(self._waiting.popleft() if self._waiting else self._store.cursor)
+        except Exception as error:  # as in `_play`: `next_batch` raises it, `trained` has its step recorded
+            self._failure = error
 
     def _start(self, number: int) -> None:
         task = self._tasks.get(number)

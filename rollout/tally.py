@@ -106,17 +106,17 @@ class AbortRate:
             self._outcomes[episode.outcome.value] += 1
             self._last_error = episode.error
 
-    def check(self, at_least: int) -> None:
-        """Raises RolloutError when the share is too high among at least so many episodes."""
+    def check(self, at_least: int, *, then_reset: bool = False) -> None:
+        """Raises RolloutError when the share is too high. Fewer than `at_least` episodes say nothing, and are kept."""
+        if self._episodes < at_least:
+            return
         aborted = self._outcomes.total()
-        if self._episodes >= max(1, at_least) and aborted > self._most * self._episodes:
+        if aborted > self._most * self._episodes:
             counts = ", ".join(f"{count} {outcome}" for outcome, count in self._outcomes.most_common())
             raise RolloutError(
                 f"{aborted} of {self._episodes} episodes of this step were aborted ({counts}), more than "
                 f"max_abort_rate={self._most:g}; the last error: {self._last_error}"
             )
-
-    def reset(self) -> None:
-        """A new step."""
-        self._episodes = 0
-        self._outcomes.clear()
+        if then_reset:
+            self._episodes = 0
+            self._outcomes.clear()
