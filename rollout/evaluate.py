@@ -75,7 +75,7 @@ def wilson(passed: int, total: int) -> tuple[float, float]:
     rate, z2 = passed / total, Z95 * Z95
     middle = (rate + z2 / (2 * total)) / (1 + z2 / total)
     half = Z95 / (1 + z2 / total) * math.sqrt(rate * (1 - rate) / total + z2 / (4 * total * total))
-    return max(0.0, middle - half), min(1.0, middle + half)
+    return (0.0 if passed == 0 else middle - half), (1.0 if passed == total else middle + half)  # exact at the ends
 
 
 def passed(episode: Episode) -> bool:
