@@ -1,4 +1,4 @@
-"""Programming tasks: the model writes a function, sees what the visible examples say, may try again; hidden tests decide.
+"""Programming tasks: the model writes a function in a fenced code block and may mend it; hidden tests decide.
 
 The hidden tests' expected results never enter a sandbox: a grader on the host runs the function on arguments alone and
 compares. The agent's own sandbox runs only the visible examples and the `python` tool. Tasks come from `code_tasks/`.
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from agentrl.env import Env, Step, done
 from agentrl.errors import UsageError
-from agentrl.messages import Action
+from agentrl.messages import Action, Message
 from agentrl.registry import find
 from agentrl.reward import metric, reward
 from agentrl.sandbox import Sandbox, SandboxSpec, cut
@@ -22,6 +22,14 @@ from .code_tasks.sources import open_source
 
 SHOWN = 200
 """Characters of a wrong result that the model is shown: enough for a value, too little to flood its context."""
+
+
+DEMONSTRATION = (
+    Message(role="user", content="Write a function triple(x). Return three times x.\ntriple(2) == 6"),
+    Message(role="assistant", content="```python\ndef triple(x):\n    return 3 * x\n```"),
+)
+"""A solved task, shown before the real one. It costs some 45 tokens of prompt and saves as many of each answer: without it
+a small instruct model explains itself."""
 
 
 class CaseOutcome(Protocol):
@@ -45,24 +53,27 @@ Grader = Callable[..., Awaitable[Graded]]
 
 
 class CodeSandbox(Env):
-    """Write a Python function. Answer in a fenced code block; `python` is there to try things out.
+    """Write a Python function, see what it does to the visible examples, mend it; hidden tests decide.
 
     Reward: 1 when all hidden tests pass, plus `partial_credit` times the share that pass.
     """
 
     max_turns = 2
-    system_prompt = "Answer with one short Python code block."
-    tools = ("python",)
+    system_prompt = "Answer in Python."
+    tools = ()
+    """`env.args.tools=[python]` lets the model try things out; a description of the tool then goes into every prompt."""
     sandbox = SandboxSpec(memory="256M", pids=32, disk="16M", timeout=5.0, cpu=5.0)
 
+    demonstration: bool = True
+    """Whether a solved task is shown first. Right for small models; large ones do without."""
     partial_credit: float = 0.2
     """Reward for passing every hidden test one by one, on top of the 1 for passing all."""
     test_timeout: float = 2.0
     """Seconds for one call of the function."""
 
-    code: str = ""
+    _code: str = ""
     """The last complete answer; empty while there is none."""
-    turns: int = 0
+    _answers: int = 0
     _graded: Graded | None = None
 
     @classmethod
@@ -74,17 +85,18 @@ class CodeSandbox(Env):
         """
         return open_source(source, args)
 
-    def reset(self, task: Task) -> str:
+    def reset(self, task: Task) -> list[Message]:
         missing = [key for key in ("function", "examples") if key not in task.public]
         if missing or "tests" not in task.secret:
             raise UsageError(f"task {task.id} is no programming task: it lacks {', '.join(missing) or 'hidden tests'}")
-        return task.prompt
+        shown = DEMONSTRATION if self.demonstration else ()
+        return [*shown, Message(role="user", content=task.prompt)]
 
     async def step(self, action: Action) -> Step | str:
-        self.turns += 1
-        self.code = action.code("python", "py")
+        self._answers += 1
+        self._code = action.code("python", "py")
         examples = self.task.public["examples"]
-        if self.turns >= self.max_turns or not examples:
+        if self._answers >= self.max_turns or not examples:
             return done()
         graded = await self._grade(self.sandbox, self.task, [case_of(example) for example in examples])
         if graded.passed == graded.total:
@@ -93,13 +105,13 @@ class CodeSandbox(Env):
 
     async def _grade(self, sandbox: Sandbox, task: Task, cases: Sequence[Any]) -> Graded:
         grade: Grader = find("grader", "function_cases")
-        code = f"{task.public.get('prelude', '')}\n{self.code}"
+        code = f"{task.public.get('prelude', '')}\n{self._code}"
         return await grade(sandbox, code, task.public["function"], cases, timeout=self.test_timeout)
 
     @reward(weight=1.0)
     async def hidden_tests(self, task: Task, fresh: Sandbox) -> float:
         """1 when all hidden tests pass."""
-        if not self.code:
+        if not self._code:
             return 0.0
         self._graded = await self._grade(fresh, task, task.secret["tests"])
         return self.passed()
@@ -119,7 +131,7 @@ class CodeSandbox(Env):
     @metric
     def answered(self) -> float:
         """1 when there was a complete code block."""
-        return float(bool(self.code))
+        return float(bool(self._code))
 
     def gold(self, task: Task, observation: str = "") -> str:
         """What a perfect agent says. Raises UsageError for a task without a solution."""

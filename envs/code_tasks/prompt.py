@@ -39,4 +39,4 @@ def example_lines(function: str, examples: Sequence[Example]) -> str:
 
 def function_prompt(function: str, parameters: str, text: str, examples: Sequence[Example]) -> str:
     """The first message of a generated task."""
-    return f"Write a Python function {function}({parameters}). {text}\n{example_lines(function, examples)}"
+    return f"Write a function {function}({parameters}). {text}\n{example_lines(function, examples)}"
