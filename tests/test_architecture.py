@@ -37,7 +37,7 @@ PLACES = {
 }
 """Third-party package -> the beginnings of the paths it may be imported in, in functions or not."""
 
-WHERE_PARTS_MEET = ("agentrl/registry.py", "agentrl/run.py", "agentrl/commands/")
+WHERE_PARTS_MEET = ("agentrl/registry.py", "agentrl/run.py", "agentrl/assembly.py", "agentrl/session.py", "agentrl/commands/")
 """The only files that may hold dotted names of all parts."""
 
 LONGEST_FILE = 500
@@ -119,7 +119,8 @@ def _part(path: str) -> str | None:
 def _names_part(value: str, part: str, path: str) -> bool:
     """Is the text a dotted path into a part that is not the file's own?"""
     own = _part(path) == part or path.startswith(WHERE_PARTS_MEET)
-    return not own and re.fullmatch(rf"agentrl\.{part}(\.\w+)*(:\w+)?", value) is not None
+    dotted = rf"agentrl\.{part}(\.\w+)*(:\w+)?|{part}(\.\w+)+:\w+"
+    return not own and re.fullmatch(dotted, value) is not None
 
 
 def _texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -171,6 +172,7 @@ def _absolute(node: ast.ImportFrom, path: str) -> str:
         ("envs/a.py", "from agentrl.envs.b import C", "write from .b import"),
         ("envs/a.py", "x = load('agentrl.tools.python:python')", "another part"),
         ("agentrl/world.py", "x = load('agentrl.rollout.loop')", "another part"),
+        ("agentrl/world.py", "x = part('rollout.loop:play')", "another part"),
         ("agentrl/run.py", "from agentrl.trainers import loop", "the part trainers"),
         ("agentrl/run.py", "def f():\n    from .trainers import loop", "the part trainers"),
         ("agentrl/run.py", "import torch", "belongs to"),
