@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from agentrl.env import Env, Step, done
 from agentrl.errors import UsageError
-from agentrl.messages import Action, Message
+from agentrl.messages import Action, Message, as_messages
 from agentrl.registry import find
 from agentrl.reward import metric, reward
 from agentrl.sandbox import Sandbox, SandboxSpec, cut
@@ -25,8 +25,8 @@ SHOWN = 200
 
 
 DEMONSTRATION = (
-    Message(role="user", content="Write a function triple(x). Return three times x.\ntriple(2) == 6"),
-    Message(role="assistant", content="```python\ndef triple(x):\n    return 3 * x\n```"),
+    *as_messages("Write a function triple(x). Return three times x.\ntriple(2) == 6"),
+    *as_messages("```python\ndef triple(x):\n    return 3 * x\n```", role="assistant"),
 )
 """A solved task, shown before the real one. It costs some 45 tokens of prompt and saves as many of each answer: without it
 a small instruct model explains itself."""
@@ -62,7 +62,7 @@ class CodeSandbox(Env):
     system_prompt = "Answer in Python."
     tools = ()
     """`env.args.tools=[python]` lets the model try things out; a description of the tool then goes into every prompt."""
-    sandbox = SandboxSpec(memory="256M", pids=32, disk="16M", timeout=5.0, cpu=5.0)
+    sandbox: Any = SandboxSpec(memory="256M", pids=32, disk="16M", timeout=5.0, cpu=5.0)
 
     demonstration: bool = True
     """Whether a solved task is shown first. Right for small models; large ones do without."""
@@ -90,7 +90,7 @@ class CodeSandbox(Env):
         if missing or "tests" not in task.secret:
             raise UsageError(f"task {task.id} is no programming task: it lacks {', '.join(missing) or 'hidden tests'}")
         shown = DEMONSTRATION if self.demonstration else ()
-        return [*shown, Message(role="user", content=task.prompt)]
+        return [*shown, *as_messages(task.prompt)]
 
     async def step(self, action: Action) -> Step | str:
         self._answers += 1
@@ -132,12 +132,6 @@ class CodeSandbox(Env):
     def answered(self) -> float:
         """1 when there was a complete code block."""
         return float(bool(self._code))
-
-    def gold(self, task: Task, observation: str = "") -> str:
-        """What a perfect agent says. Raises UsageError for a task without a solution."""
-        if not task.secret.get("solution"):
-            raise UsageError(f"task {task.id} has no solution to show")
-        return f"```python\n{task.secret['solution'].rstrip()}\n```"
 
 
 def feedback(task: Task, graded: Graded) -> str:

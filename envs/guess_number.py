@@ -35,7 +35,3 @@ class GuessNumber(Env):
         if guess == self.secret:
             return done("Correct.", reward=1.0)
         return "Higher." if guess < self.secret else "Lower."
-
-    def gold(self, task: Task, observation: str = "") -> str:
-        """What a perfect agent says."""
-        return str(self.secret)

@@ -86,7 +86,7 @@ def _any_constant(task: Task, rng: random.Random) -> Policy:
     """Functions that return a random constant, whatever they are given."""
 
     def play(messages: Sequence[Message]) -> str:
-        value = rng.choice((True, False, 0, rng.randint(-99, 99), "", "a", [], None))
+        value: object = rng.choice((True, False, 0, rng.randint(-99, 99), "", "a", [], None))
         return f"```python\ndef {task.public['function']}(*args):\n    return {value!r}\n```"
 
     return play

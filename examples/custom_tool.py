@@ -40,6 +40,3 @@ class Shop(rl.Env):
     def tool_used(self):
         """The share of episodes in which the price was looked up: watch it rise."""
         return self.looked_up
-
-    def gold(self, task, observation=""):
-        return str(self.count * self.prices[self.item])

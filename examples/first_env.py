@@ -25,6 +25,3 @@ class CountLetters(rl.Env):
             return rl.done("Correct.", reward=self.worth)
         self.worth /= 2
         return "No. Spell the word and try again."
-
-    def gold(self, task, observation=""):
-        return str(self.word.count(self.letter))

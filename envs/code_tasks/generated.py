@@ -14,7 +14,7 @@ from functools import cache
 from itertools import cycle, islice
 
 from agentrl.errors import UsageError, nearest
-from agentrl.task import Task, task_id
+from agentrl.task import Secret, Task, task_id
 
 from . import level1, level2, level3, level4
 from .family import Family, Member
@@ -103,7 +103,7 @@ class GeneratedTasks:
             id=task_id(family.name, dict(member.params), function, text, examples),
             prompt=function_prompt(function, family.names, text, examples),
             public={"function": function, "examples": examples, "family": family.name, "level": family.level},
-            secret={"tests": hidden, "solution": member.source(function), "behavior": member.behavior},
+            secret=Secret({"tests": hidden, "solution": member.source(function), "behavior": member.behavior}),
         )
 
 

@@ -18,7 +18,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from typing import Any
 
 from agentrl.errors import MissingExtra
-from agentrl.task import Task
+from agentrl.task import Secret, Task
 
 from .expect import Close, Equal, Items, Root, Truth
 from .expression import Names, evaluate
@@ -50,10 +50,12 @@ def to_task(row: Mapping[str, str]) -> Task:
         id=row["task_id"],
         prompt=f"Complete this function. Answer with the whole function.\n```python\n{prompt.strip()}\n```",
         public={"function": name, "examples": shown, "prelude": prelude(prompt, name)},
-        secret={
-            "tests": special() if special else list(cases(row["test"])),
-            "solution": prompt + row["canonical_solution"],
-        },
+        secret=Secret(
+            {
+                "tests": special() if special else list(cases(row["test"])),
+                "solution": prompt + row["canonical_solution"],
+            }
+        ),
     )
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agentrl.errors import UsageError, nearest
-from agentrl.task import Task, task_id
+from agentrl.task import Secret, Task, task_id
 
 from .prompt import Example, example_lines, example_of
 
@@ -74,7 +74,7 @@ def _task(row: Mapping[str, Any], where: str) -> Task:
         id=row.get("id") or task_id(dict(row)),
         prompt=_prompt(row, examples),
         public={"function": row["function"], "examples": examples, "prelude": row.get("prelude", "")},
-        secret={"tests": tests, "solution": row.get("solution", "")},
+        secret=Secret({"tests": tests, "solution": row.get("solution", "")}),
     )
 
 

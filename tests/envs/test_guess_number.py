@@ -79,11 +79,6 @@ def test_gold_wins_every_number_in_seven_guesses():
         assert guesses <= 7
 
 
-def test_the_environments_own_gold_needs_one_guess():
-    env = make(5)
-    assert play(env, lambda messages: env.gold(TASK)) == (1.0, 1)
-
-
 def test_noop_never_wins_and_random_seldom():
     noop = [play(make(seed), policy("guess_number", "noop", TASK))[0] for seed in range(50)]
     chance = [play(make(seed), policy("guess_number", "random", TASK, seed))[0] for seed in range(300)]
