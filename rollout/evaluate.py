@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from agentrl.episode import Episode, RolloutError
+from agentrl.record import passed, wilson
 from agentrl.task import Task
 
 from .group import Setup, Start, play_sibling
 from .seeds import derive
-
-Z95 = 1.959964
-"""The normal distribution's 97.5% point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,25 +59,6 @@ class EvalResult:
             "sampled_tokens": float(sum(t.sampled_length for e in counted for t in e.transcripts)),
             **{f"metric/{name}": statistics.fmean(e.metrics[name] for e in counted if name in e.metrics) for name in names},
         }
-
-
-def wilson(passed: int, total: int) -> tuple[float, float]:
-    """The 95% interval of a rate [Wilson 1927]. Raises ValueError for total < 1.
-
-    >>> [round(x, 4) for x in wilson(8, 10)]
-    [0.4902, 0.9433]
-    """
-    if not 0 <= passed <= total or total < 1:
-        raise ValueError(f"a rate needs 0 <= passed <= total and total >= 1, got {passed} of {total}")
-    rate, z2 = passed / total, Z95 * Z95
-    middle = (rate + z2 / (2 * total)) / (1 + z2 / total)
-    half = Z95 / (1 + z2 / total) * math.sqrt(rate * (1 - rate) / total + z2 / (4 * total * total))
-    return (0.0 if passed == 0 else middle - half), (1.0 if passed == total else middle + half)  # exact at the ends
-
-
-def passed(episode: Episode) -> bool:
-    """The environment's own metric `passed` where it gives one, else a reward of at least 1."""
-    return episode.metrics.get("passed", episode.reward) >= 1.0
 
 
 async def evaluate(

@@ -24,7 +24,6 @@ from .group import OnAbort, Setup, Start, Watch, all_equal, play_group, unusable
 from .lag import LoopLag
 from .store import GroupStore
 from .tally import AbortRate, Tally
-from .toolbox import offers_tools
 
 WATCHDOG = 60.0
 """Seconds of waiting after which it is said, each time, who waits for whom."""
@@ -93,7 +92,6 @@ class RolloutManager:
         self._tally = Tally()
         self._aborts = AbortRate(schedule.max_abort_rate)
         self._lag = LoopLag(busy=lambda: bool(self._flights))
-        self._expects_calls = offers_tools(setup.make_env())
 
     async def __aenter__(self) -> RolloutManager:
         self._spawn(self._lag.watch())
@@ -114,7 +112,6 @@ class RolloutManager:
             self._handed = {group.number for group in groups}
             self._store.handed(sorted(self._handed))
             self._aborts.check(at_least=prompts * self._schedule.samples_per_prompt, then_reset=True)
-            self._alarm_unused_tools(groups)
         self._tally.add("wait_s", time.monotonic() - began)
         self._tally.handed(groups, self._version)
         return groups
@@ -268,13 +265,6 @@ class RolloutManager:
     def _drop(self, number: int, reason: str) -> None:
         self._store.dropped(number, reason)
         self._tally.dropped(reason)
-
-    def _alarm_unused_tools(self, groups: Sequence[EpisodeGroup]) -> None:
-        """Tools that cannot be reached look like a model that does not want them: said once."""
-        calls = sum(turn.tool_calls for group in groups for episode in group.episodes for turn in episode.turns)
-        if self._expects_calls and not calls:
-            log.warning("the environment offers tools, and no episode of this batch has called one")
-        self._expects_calls = False
 
     def _raise_failure(self) -> None:
         if self._closed:

@@ -22,10 +22,6 @@ def toolbox(env: Env) -> ToolBox:
     return ToolBox(items)
 
 
-def offers_tools(env: Env) -> bool:
-    return bool(env.tools) or bool(_marked(type(env)))
-
-
 def as_tool(item: Any) -> Tool:
     """A registered name, "module:function", a function, or a tool, as a tool."""
     if isinstance(item, str):

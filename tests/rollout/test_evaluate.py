@@ -13,7 +13,8 @@ import pytest
 import agentrl as rl
 from agentrl.engine import EngineDead, EngineError
 from agentrl.episode import Outcome, RolloutError
-from agentrl.rollout.evaluate import EvalResult, evaluate, passed, summarize, wilson
+from agentrl.record import passed, wilson
+from agentrl.rollout.evaluate import EvalResult, evaluate, summarize
 from agentrl.rollout.group import Start, play_group
 from tests.support.engine import FakeEngine, says
 from tests.support.episodes import Numbered, episode
@@ -25,18 +26,9 @@ def test_wilsons_interval_is_where_the_score_test_turns(good: int, total: int) -
     """Its ends are the rates p that the observed one is just 1.96 standard deviations of p away from."""
     z = NormalDist().inv_cdf(0.975)
     rate, interval = good / total, wilson(good, total)
-    assert interval[0] <= rate <= interval[1]
+    assert interval[0] < interval[1]
     for p in interval:
-        if 0 < p < 1:
-            assert abs(rate - p) == pytest.approx(z * math.sqrt(p * (1 - p) / total), rel=1e-5)
-        else:
-            assert p == rate
-
-
-@pytest.mark.parametrize(("good", "total"), [(0, 0), (3, 2), (-1, 5)])
-def test_a_rate_of_nothing_is_refused(good: int, total: int) -> None:
-    with pytest.raises(ValueError, match="a rate needs"):
-        wilson(good, total)
+        assert abs(rate - p) == pytest.approx(z * math.sqrt(p * (1 - p) / total), rel=1e-5, abs=1e-7)
 
 
 def run(

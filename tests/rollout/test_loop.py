@@ -512,7 +512,7 @@ def test_a_generation_goes_on_over_weight_updates(mode: Any) -> None:
         engine = FakeEngine(says("abcdefghij" * 4), tick=0.004)
         task = asyncio.create_task(played(rl.Env(), engine=engine))
         for version in (1, 2):
-            await asyncio.sleep(0.05)
+            await until(lambda seen=10 * version: engine.emitted >= seen)
             await engine.update(version, mode)
         episode = await task
         sampled = episode.transcript.segments[1]
@@ -529,10 +529,10 @@ def test_a_generation_goes_on_over_weight_updates(mode: Any) -> None:
 
 def test_a_resumed_generation_keeps_its_budget() -> None:
     async def main() -> None:
-        engine = FakeEngine(says("a" * 100), tick=0.004)
+        engine = FakeEngine(says("a" * 100), tick=0.003)
         limits = limited(max_new_tokens=30, max_episode_tokens=500)
         task = asyncio.create_task(played(rl.Env(), engine=engine, limits=limits))
-        await asyncio.sleep(0.05)
+        await until(lambda: engine.emitted >= 10)
         await engine.update(1, "abort")
         episode = await task
         assert episode.transcript.sampled_length == 30

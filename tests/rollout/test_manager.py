@@ -459,24 +459,6 @@ def test_a_blocked_event_loop_is_measured(tmp_path: Path) -> None:
     run(main)
 
 
-def test_tools_that_nobody_calls_are_alarmed_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    class Tooled(Paid):
-        @tool
-        def add(self, a: int) -> int:
-            """Adds."""
-            return a
-
-    async def main() -> None:
-        async with managed(tmp_path, draws, make_env=Tooled) as (manager, _, engine):
-            for step in (1, 2):
-                await trained(manager, engine, await manager.next_batch(2), step)
-
-    run(main)
-    assert [r.message for r in caplog.records].count(
-        "the environment offers tools, and no episode of this batch has called one"
-    ) == 1
-
-
 # Going on after a kill. `killed` copies the folder while everything runs, as a kill would leave it.
 
 

@@ -30,7 +30,8 @@ class FakeEngine:
         self.log: list[str] = []
         self.running = 0
         self.most_running = 0
-        self._mode: PauseMode | None = None
+        self.emitted = 0
+        self._aborts = 0
         self._go = asyncio.Event()
         self._go.set()
 
@@ -53,16 +54,18 @@ class FakeEngine:
             raise EngineError("a continuation does not start with what was sampled")
         ids, versions = [], []
         finish: Finish = "length"
+        aborts = self._aborts
         await self._ready()
         for token in whole[len(request.prompt_ids) - start :]:
             if self.tick is not None:
                 await asyncio.sleep(self.tick)
-                if self._mode == "abort":
+                if self._aborts > aborts:
                     finish = "abort"
                     break
                 await self._ready()
             ids.append(token)
             versions.append(self.version)
+            self.emitted += 1
             if token in request.sampling.stop_ids:
                 finish = "stop"
                 break
@@ -77,12 +80,13 @@ class FakeEngine:
 
     async def pause(self, mode: PauseMode) -> None:
         self.log.append(f"pause {mode}")
-        self.state, self._mode = EngineState.PAUSED, mode
+        self.state = EngineState.PAUSED
+        self._aborts += mode == "abort"
         self._go.clear()
 
     async def resume(self) -> None:
         self.log.append("resume")
-        self.state, self._mode = EngineState.RUNNING, None
+        self.state = EngineState.RUNNING
         self._go.set()
 
     async def update_weights(self, update: WeightUpdate) -> int:
@@ -93,7 +97,7 @@ class FakeEngine:
     async def update(self, version: int, mode: PauseMode = "keep") -> None:
         """What a publisher does, in one."""
         await self.pause(mode)
-        await asyncio.sleep(0.003)
+        await asyncio.sleep(0.001)
         await self.update_weights(WeightUpdate(version=version))
         await self.resume()
 
