@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from os.path import commonprefix
 from typing import Any
 
 from agentrl.errors import UsageError
@@ -95,6 +96,15 @@ class Encoder:
                 found.append((match.start(), token))
                 end = match.start() + len(token)
         return found
+
+    def common_start(self, one: str, other: str) -> int:
+        """How many characters two texts have in common at their start, no added token of `other` cut in two."""
+        cut = len(commonprefix([one, other]))
+        for token in self.added:
+            start = other.find(token, max(0, cut - len(token) + 1), cut + len(token) - 1)
+            if 0 <= start < cut < start + len(token):
+                cut = start
+        return cut
 
     def _token_at(self, text: str, start: int) -> str:
         for length in reversed(self._by_start[text[start]]):

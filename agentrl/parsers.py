@@ -17,7 +17,8 @@ from typing import Any, Literal
 from agentrl.messages import ToolCall
 from agentrl.tool import ToolSpec
 
-ToolFormat = Literal["hermes", "llama3", "mistral", "deepseek", "glm", "gemma"]
+ToolFormat = Literal["hermes", "xml", "llama3", "mistral", "deepseek", "glm", "gemma"]
+"""xml: Qwen3-Coder, Qwen3.5, Nemotron 3; hermes: other Qwen models and most that are trained on OpenAI-like data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +48,8 @@ def tool_format(template: str, vocabulary: Iterable[str]) -> ToolFormat:
     if "<arg_key>" in template:
         return "glm"
     if "<tool_call>" in template:
-        return "hermes"
-    if "<|python_tag|>" in tokens:
+        return "xml" if "<function=" in template else "hermes"
+    if "<|python_tag|>" in tokens or "ipython" in template:
         return "llama3"
     return "gemma" if "<start_of_turn>" in tokens else "hermes"
 
@@ -94,7 +95,8 @@ def parse_calls(form: ToolFormat, text: str, tools: Sequence[ToolSpec] = ()) -> 
 def write_calls(form: ToolFormat, calls: Iterable[Mapping[str, Any]]) -> str:
     """Calls ({"name", "arguments"} each) as text, for templates that cannot render them themselves."""
     if form in ("llama3", "gemma"):
-        return "; ".join(_json({"name": call["name"], "parameters": call["arguments"]}) for call in calls)
+        objects = [_json({"name": call["name"], "parameters": call["arguments"]}) for call in calls]
+        return "; ".join(objects) if form == "llama3" else "\n".join(["```tool_call", *objects, "```"])
     return "\n".join(f"<tool_call>\n{_json({'name': c['name'], 'arguments': c['arguments']})}\n</tool_call>" for c in calls)
 
 
@@ -103,7 +105,7 @@ def write_tools(form: ToolFormat, tools: Iterable[Mapping[str, Any]]) -> str:
     lines = "\n".join(_json(tool.get("function", tool)) for tool in tools)
     return (
         f"# Tools\n\nYou may call these functions, each described by a JSON schema:\n<tools>\n{lines}\n</tools>\n\n"
-        f"To call one, write:\n{_EXAMPLES['gemma' if form == 'gemma' else 'hermes']}"
+        f"To call one, write:\n{_EXAMPLES[form]}"
     )
 
 
@@ -123,6 +125,7 @@ Found = tuple[int, int, Callable[[], list[Call]]]
 
 _EXAMPLES: dict[ToolFormat, str] = {
     "hermes": '<tool_call>\n{"name": "function-name", "arguments": {"argument": "value"}}\n</tool_call>',
+    "xml": "<tool_call>\n<function=function-name>\n<parameter=argument>\nvalue\n</parameter>\n</function>\n</tool_call>",
     "llama3": '{"name": "function-name", "parameters": {"argument": "value"}}',
     "mistral": '[TOOL_CALLS] [{"name": "function-name", "arguments": {"argument": "value"}}]',
     "deepseek": (
@@ -130,7 +133,7 @@ _EXAMPLES: dict[ToolFormat, str] = {
         '```json\n{"argument": "value"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>'
     ),
     "glm": "<tool_call>function-name\n<arg_key>argument</arg_key>\n<arg_value>value</arg_value>\n</tool_call>",
-    "gemma": '{"name": "function-name", "parameters": {"argument": "value"}}',
+    "gemma": '```tool_call\n{"name": "function-name", "parameters": {"argument": "value"}}\n```',
 }
 
 
@@ -199,10 +202,23 @@ def _json_calls(body: str) -> list[Call]:
     return [call for value in _objects(body) for call in _calls_in(value)]
 
 
-def _hermes(text: str, tools: Sequence[ToolSpec]) -> Iterator[Found]:
+def _tagged(read: Callable[[str, Sequence[ToolSpec]], list[Call]], text: str, tools: Sequence[ToolSpec]) -> Iterator[Found]:
     for match in re.finditer(r"<tool_call>(.*?)(?:</tool_call>|\Z)", text, re.DOTALL):
-        body = match.group(1).strip()
-        yield match.start(), match.end(), partial(_json_calls, body)
+        yield match.start(), match.end(), partial(read, match.group(1).strip(), tools)
+
+
+def _hermes_call(body: str, tools: Sequence[ToolSpec]) -> list[Call]:
+    return _calls_in(_load(body))
+
+
+def _xml_call(body: str, tools: Sequence[ToolSpec]) -> list[Call]:
+    if body.startswith("{"):
+        return _calls_in(_load(body))
+    named = re.fullmatch(r"<function=([^>\s]+)>(.*?)</function>", body, re.DOTALL)
+    pair = r"\s*<parameter=([^>\s]+)>\n?(.*?)\n?</parameter>"
+    if not named or not re.fullmatch(rf"(?:{pair})*\s*", named.group(2), re.DOTALL):
+        raise _Unreadable("a call is a <function=name> that holds a <parameter=name> for each argument")
+    return [(named.group(1), _typed(named.group(1), re.findall(pair, named.group(2), re.DOTALL), tools), "")]
 
 
 def _llama3(text: str, tools: Sequence[ToolSpec]) -> Iterator[Found]:
@@ -249,12 +265,6 @@ def _deepseek_call(body: str) -> list[Call]:
     return [(name, fenced.group(1), "")]
 
 
-def _glm(text: str, tools: Sequence[ToolSpec]) -> Iterator[Found]:
-    for match in re.finditer(r"<tool_call>(.*?)(?:</tool_call>|\Z)", text, re.DOTALL):
-        body = match.group(1).strip()
-        yield match.start(), match.end(), partial(_glm_call, body, tools)
-
-
 def _glm_call(body: str, tools: Sequence[ToolSpec]) -> list[Call]:
     if body.startswith("{"):
         return _calls_in(_load(body))
@@ -263,13 +273,17 @@ def _glm_call(body: str, tools: Sequence[ToolSpec]) -> list[Call]:
     pair = r"\s*<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>"
     if not re.fullmatch(rf"(?:{pair})*\s*", rest, re.DOTALL):
         raise _Unreadable("each argument is an <arg_key> followed by an <arg_value>")
+    return [(name, _typed(name, re.findall(pair, rest, re.DOTALL), tools), "")]
+
+
+def _typed(name: str, pairs: Iterable[tuple[str, str]], tools: Sequence[ToolSpec]) -> dict[str, Any]:
+    """Arguments from a format that writes texts bare and all else as JSON: the schema tells which is which."""
     types = _property_types(name, tools)
-    values = {key.strip(): _glm_value(value, types.get(key.strip())) for key, value in re.findall(pair, rest, re.DOTALL)}
-    return [(name, values, "")]
+    return {key.strip(): _value(value, types.get(key.strip())) for key, value in pairs}
 
 
-def _glm_value(value: str, kind: Any) -> Any:
-    """Texts are written bare, all else as JSON; the schema tells which, and without one what parses is JSON."""
+def _value(value: str, kind: Any) -> Any:
+    """Without a schema, what parses as JSON is JSON."""
     if kind == "string":
         return value
     try:
@@ -325,10 +339,11 @@ def _python_call(node: ast.expr, tools: Sequence[ToolSpec]) -> Call:
 
 
 _FINDERS: dict[ToolFormat, Callable[[str, Sequence[ToolSpec]], Iterator[Found]]] = {
-    "hermes": _hermes,
+    "hermes": partial(_tagged, _hermes_call),
+    "xml": partial(_tagged, _xml_call),
     "llama3": _llama3,
     "mistral": _mistral,
     "deepseek": _deepseek,
-    "glm": _glm,
+    "glm": partial(_tagged, _glm_call),
     "gemma": _gemma,
 }

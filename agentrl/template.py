@@ -69,9 +69,11 @@ class ChatTemplate:
         self._args = dict(args)
         source = args.get("chat_template") or tokenizer.chat_template
         self.form: ToolFormat = tool_format(str(source), encoder.added)
+        self._parts = False
+        self._parts = "probeuser" not in _try(self.apply, [_USER])  # templates of models with images want content in parts
         self.shape = _probe(self.apply)
-        if not self.shape.tools and self.form not in ("hermes", "gemma"):
-            self.form = "hermes"  # what `write_tools` then asks for
+        if not self.shape.tools and self.shape.calls == "none" and self.form != "gemma":
+            self.form = "hermes"  # neither tools nor calls are the template's own: the most widely known format
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -96,6 +98,8 @@ class ChatTemplate:
 
     def apply(self, messages: Dicts, tools: Dicts, prompt: bool) -> str:
         """The template itself. Raises TemplateRefusal whatever it raises: it is a program of others."""
+        if self._parts:
+            messages = [_in_parts(message) for message in messages]
         try:
             text: str = self._tokenizer.apply_chat_template(
                 messages, tools=tools or None, add_generation_prompt=prompt, tokenize=False, **self._args
@@ -145,6 +149,11 @@ def _plain(message: Message) -> dict[str, Any]:
             f"a {message.role} message holds an image, but this renderer is for text: use a model and a renderer for images"
         )
     return message.to_dict()
+
+
+def _in_parts(message: Mapping[str, Any]) -> dict[str, Any]:
+    content = message["content"]
+    return {**message, "content": [{"type": "text", "text": content}] if content else []}
 
 
 def _with_arguments(call: Mapping[str, Any], arguments: Any) -> dict[str, Any]:

@@ -65,96 +65,101 @@ class _Case:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Finding:
     text: str
-    rewrite: bool
+    rewrite: bool = False
 
 
 def check(renderer: _Renderer, template: ChatTemplate, encoder: Encoder) -> TemplateReport:
     """The self-test. Raises nothing for what it finds; a template that renders nothing has been refused before."""
     found: list[_Finding] = []
+    merges = False
     for case in _cases():
         try:
-            found += _compare(case, renderer, template, encoder)
+            findings, merged = _compare(case, renderer, template, encoder)
         except UsageError as error:
-            found.append(_Finding(text=f"{case.name}: {error}", rewrite=False))
+            findings, merged = [_Finding(text=f"{case.name}: {error}")], False
+        found += findings
+        merges |= merged
     if not renderer.stop_ids:
-        found.append(_Finding(text="no token ends a turn: sampling only stops at its length limit", rewrite=False))
+        found.append(_Finding(text="no token ends a turn: sampling only stops at its length limit"))
     return TemplateReport(
         ok=all(finding.rewrite for finding in found),
         rewrites_history=any(finding.rewrite for finding in found),
         problems=tuple(dict.fromkeys(finding.text for finding in found)),
-        notes=template.notes,
+        notes=(*template.notes, *([_MERGES] if merges else [])),
     )
 
 
-def difference(encoder: Encoder, was: Sequence[int], now: Sequence[int]) -> str:
-    """Where two lists of ids part, with the text around it.
+_MERGES = "the same text has other tokens when rendered whole (merges across a turn's border): those sampled are kept"
 
-    "at token 12: '...<think>' was sampled or shown, '...Hello' is rendered now"
-    """
-    at = next((i for i, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), min(len(was), len(now)))
+
+def difference(encoder: Encoder, was: Sequence[int], now: Sequence[int]) -> str:
+    """Where two lists of ids part, with the text around: "at token 12: the transcript has '...', the template writes '...'"."""
+    at = _common(was, now)
     start = max(0, at - 3)
     old, new = encoder.decode(was[start : at + 8]), encoder.decode(now[start : at + 8])
     return f"at token {at}: the transcript has {old!r}, the template writes {new!r}"
 
 
-def _compare(case: _Case, renderer: _Renderer, template: ChatTemplate, encoder: Encoder) -> Iterator[_Finding]:
-    prompt = renderer.render(case.before, case.tools)
-    said = template.render([*case.before, case.said], case.tools, prompt=False)
-    whole = renderer.render([*case.before, case.said, *case.new], case.tools)
-    turn = encoder.encode(said.text, said.separator)
-    if turn[: len(prompt)] != prompt:
-        text = f"{case.name}: a turn does not start as the generation prompt does, {difference(encoder, prompt, turn)}"
-        yield _Finding(text=f"{text}; {_policy(renderer)}", rewrite=True)
-    sampled = _sampled(case, turn, whole, prompt, renderer)
-    if encoder.decode(prompt).rstrip().endswith("<think>") and "</think>" not in encoder.decode(sampled):
-        sampled = encoder.encode("\n</think>\n\n") + sampled  # what a model writes that has nothing to think about
-    yield from _calls(case, sampled, renderer)
-    first = Segment(role="prompt", ids=prompt)
-    turns = Segment(role="sampled", ids=sampled, logprobs=(0.0,) * len(sampled), versions=(0,) * len(sampled))
-    yield from _extended(case, Transcript([first, turns]), whole, renderer, encoder)
-
-
-def _sampled(
-    case: _Case, turn: tuple[int, ...], whole: tuple[int, ...], prompt: tuple[int, ...], renderer: _Renderer
-) -> tuple[int, ...]:
-    """The assistant's turn as it would have been sampled: up to and with the token that stops."""
-    own = turn[len(prompt) :] if turn[: len(prompt)] == prompt else turn[_common(prompt, turn) :]
-    stops = [i for i, token in enumerate(own) if token in renderer.stop_ids]
-    if stops:
-        return own[: stops[0] + 1]
-    after = whole[len(turn) : len(turn) + 1] if whole[: len(turn)] == turn else ()
-    return own + tuple(token for token in after if token in renderer.stop_ids)
-
-
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
+def _common(one: Sequence[Any], other: Sequence[Any]) -> int:
+    """The length of the common start."""
     return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
-def _calls(case: _Case, sampled: tuple[int, ...], renderer: _Renderer) -> Iterator[_Finding]:
+def _compare(case: _Case, renderer: _Renderer, template: ChatTemplate, encoder: Encoder) -> tuple[list[_Finding], bool]:
+    """(what is wrong, whether only tokens differ while the text is the same)."""
+    asked = template.render(case.before, case.tools, prompt=True).text
+    said = template.render([*case.before, case.said], case.tools, prompt=False).text
+    whole = template.render([*case.before, case.said, *case.new], case.tools, prompt=True).text
+    sampled = encoder.encode(_spoken(asked, said, whole, renderer.stop_ids, encoder))
+    prompt = Segment(role="prompt", ids=renderer.render(case.before, case.tools))
+    turn = Segment(role="sampled", ids=sampled, logprobs=(0.0,) * len(sampled), versions=(0,) * len(sampled))
+    found, merged = _extended(case, Transcript([prompt, turn]), encoder.encode(whole), renderer, encoder)
+    return [*_read_back(case, sampled, renderer), *found], merged
+
+
+def _spoken(asked: str, said: str, whole: str, stops: Sequence[int], encoder: Encoder) -> str:
+    """The assistant's turn as the template writes it after the generation prompt, with what stops the sampling."""
+    own = said[encoder.common_start(asked, said) :]
+    for place, token in encoder.controls(own):
+        if encoder.control[token] in stops:
+            own = own[: place + len(token)]
+            break
+    else:
+        if whole.startswith(said):
+            own += next((token for at, token in encoder.controls(whole[len(said) :]) if at == 0), "")
+    if asked.rstrip().endswith("<think>") and "</think>" not in own:
+        return "\n</think>\n\n" + own  # what a model writes that has nothing to think about
+    return own
+
+
+def _read_back(case: _Case, sampled: tuple[int, ...], renderer: _Renderer) -> Iterator[_Finding]:
     action = renderer.parse(sampled, case.tools)
     wrote = [(call.name, dict(call.arguments)) for call in case.said.tool_calls]
     read = [(call.name, dict(call.arguments)) for call in action.tool_calls]
     if wrote != read:
-        text = f"{case.name}: the calls {wrote} are read back as {read}{': ' * bool(action.parse_error)}{action.parse_error}"
-        yield _Finding(text=text, rewrite=False)
-    if case.said.text.strip() not in action.text:
-        yield _Finding(text=f"{case.name}: the text {case.said.text!r} is read back as {action.text!r}", rewrite=False)
+        error = f": {action.parse_error}" if action.parse_error else ""
+        yield _Finding(text=f"{case.name}: the calls {wrote} are read back as {read}{error}")
+    elif case.said.text.strip() not in action.text:
+        text = f"{case.name}: the template rewrites {case.said.text!r} to {action.text!r}; {_policy(renderer)}"
+        yield _Finding(text=text, rewrite=True)
 
 
 def _extended(
     case: _Case, transcript: Transcript, whole: tuple[int, ...], renderer: _Renderer, encoder: Encoder
-) -> Iterator[_Finding]:
+) -> tuple[list[_Finding], bool]:
     ids = transcript.ids
     tail = renderer.extend(transcript, [*case.before, case.said], case.new, case.tools)
     if not isinstance(tail, tuple):
-        yield _Finding(
-            text=f"{case.name}: the template rewrites earlier turns, {tail.reason}; {_policy(renderer)}", rewrite=True
-        )
-    elif ids + tail != whole:
-        same_end = whole[-len(tail) :] == tail if tail else True
-        what = "the template rewrites earlier turns" if same_end else "extending differs from rendering whole"
-        text = f"{case.name}: {what}, {difference(encoder, ids + tail, whole)}"
-        yield _Finding(text=f"{text}; {_policy(renderer)}", rewrite=same_end)
+        text = f"{case.name}: the template rewrites earlier turns, {tail.reason}; {_policy(renderer)}"
+        return [_Finding(text=text, rewrite=True)], False
+    if ids + tail == whole:
+        return [], False
+    if encoder.decode(ids + tail) == encoder.decode(whole):
+        return [], True
+    rewrite = encoder.decode(whole).endswith(encoder.decode(tail))
+    what = "the template rewrites earlier turns" if rewrite else "what is appended is not what the template writes"
+    text = f"{case.name}: {what}, {difference(encoder, ids + tail, whole)}; {_policy(renderer)}"
+    return [_Finding(text=text, rewrite=rewrite)], False
 
 
 def _policy(renderer: _Renderer) -> str:

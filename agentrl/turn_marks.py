@@ -5,7 +5,7 @@ Found by rendering stand-in conversations, once for each template. Text only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agentrl.encoding import Encoder
@@ -98,12 +98,13 @@ def _last(encoder: Encoder, text: str) -> list[str]:
 
 
 def _outside(template: ChatTemplate, encoder: Encoder) -> frozenset[str]:
-    def tokens(messages: Sequence[Message], prompt: bool = False) -> set[str]:
-        return {token for _, token in encoder.controls(_show(template, messages, prompt=prompt))}
-
     said, called = [user("x"), stand_in(MARK)], [user("x"), stand_in(MARK, (_CALL,))]
     system = Message(role="system", content=(Text(text="x"),))
-    asked = tokens([user("x")], prompt=True)
-    own: Iterable[str] = (tokens(said) | tokens(called)) - asked
-    every = asked | tokens([system, *said, user(NEXT)], prompt=True) | tokens([*called, _RESULT], prompt=True)
-    return frozenset(every - set(own))
+    asked = _show(template, [user("x")], prompt=True)
+    turns = [text[encoder.common_start(asked, text) :] for text in (_show(template, said), _show(template, called))]
+    others = [
+        _show(template, [system, *said, user(NEXT)], prompt=True),
+        _show(template, [*called, _RESULT], prompt=True),
+    ]
+    own = {token for text in turns for _, token in encoder.controls(text)}
+    return frozenset(token for text in (asked, *others) for _, token in encoder.controls(text) if token not in own)
