@@ -163,7 +163,7 @@ def sandbox() -> Iterator[Check]:
 
 async def _try_sandbox() -> tuple[str, str]:
     async with asyncio.timeout(30):
-        pool = registry.find("sandbox", "local")(SandboxSpec(), slots=1)
+        pool = await registry.find("sandbox", "local").open(SandboxSpec(), slots=1)
         try:
             box = await pool.acquire()
             result = await box.python("print(6 * 7)")

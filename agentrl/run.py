@@ -130,6 +130,8 @@ async def _open(stack: AsyncExitStack, resolved: Resolved, run: RunDir | None, w
     if run is None:
         run = rundir.create(resolved)
         stack.enter_context(run.locked())
+    else:
+        run.write_config(resolved)
     checkpoints = part("trainers.checkpoint:Checkpoints")(run.checkpoints, keep=config.checkpoint.keep)
     latest = checkpoints.latest()
     if latest is not None:

@@ -74,7 +74,7 @@ async def sandboxes(world: World, config: SandboxConfig) -> AsyncIterator[Sandbo
         return
     if config.isolation != "auto":
         spec = replace(spec, isolation=config.isolation)
-    pool: SandboxPool = registry.find("sandbox", config.backend)(spec, slots=config.slots)
+    pool: SandboxPool = await registry.find("sandbox", config.backend).open(spec, slots=config.slots)
     try:
         yield pool
     finally:
