@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 
 class SandboxError(RuntimeError):
@@ -56,8 +56,11 @@ class SandboxSpec:
     """CPU seconds of one execution."""
     network: bool = False
     isolation: str = "auto"
-    """auto (the best this machine gives, but at least landlock) | namespace | landlock: the least that is accepted."""
+    """The least that is accepted; the best that this machine gives is taken. auto (the same as landlock) | landlock |
+    namespace | namespace+cgroup."""
     env: Mapping[str, str] | None = None
+    packages: tuple[str, ...] = ("numpy",)
+    """Import names of installed packages that the code may use. All others are hidden: they may hold a task's answers."""
 
     @property
     def memory_bytes(self) -> int:
@@ -130,6 +133,21 @@ class Exec:
         return f"{body}{chr(10) if body and note and not body.endswith(chr(10)) else ''}{note}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What one call of a candidate's function gave.
+
+    >>> Call(status=Status.OK, value=(1, {2.5}))
+    Call(status=<Status.OK: 'ok'>, value=(1, {2.5}), error='')
+    """
+
+    status: Status
+    value: Any = None
+    """Where the status is OK: data of exact builtin types, built anew outside the sandbox."""
+    error: str = ""
+    """Otherwise: what was raised, or how the process ended."""
+
+
 def cut(text: str, limit: int, tail: float = 0.3) -> str:
     """At most about `limit` characters: the head and, for the share `tail`, the end, with a note of what is missing."""
     if len(text) <= limit:
@@ -150,8 +168,24 @@ class Sandbox(Protocol):
         """Runs Python code in a fresh interpreter."""
         ...
 
-    async def run_many(self, programs: Sequence[str], *, timeout: float | None = None) -> list[Exec]:
-        """Runs several Python programs, each in a fresh interpreter and none seeing another; results in their order."""
+    async def run_many(
+        self, programs: Sequence[str], *, stdins: Sequence[str] | None = None, timeout: float | None = None
+    ) -> list[Exec]:
+        """Runs several Python programs, each in a fresh interpreter and none seeing another; results in their order.
+
+        `stdins` is one text per program; `timeout` is seconds of each.
+        """
+        ...
+
+    async def call_many(
+        self, code: str, function: str, inputs: Sequence[Sequence[Any]], *, timeout: float, total: float | None = None
+    ) -> list[Call]:
+        """Loads Python code once and calls `function` of it once per tuple of arguments, all in one process.
+
+        `timeout` is seconds of one call; after one that hangs or ends the process, the rest goes on in a new one. `total`
+        seconds bound all (default: four times `timeout`). Arguments and values are plain data (None, bool, numbers, str,
+        bytes, list, tuple, set, frozenset, dict, nested); TypeError for other arguments, Status.ERROR for other values.
+        """
         ...
 
     async def write(self, path: str, data: bytes) -> None:
@@ -170,7 +204,8 @@ class Sandbox(Protocol):
 
 
 class SandboxPool(Protocol):
-    """Makes sandboxes. One per run; shared by all episodes and graders."""
+    """Makes sandboxes. One per run; shared by all episodes and graders. A backend's is made by its classmethod
+    `async open(spec, slots)`, which raises IsolationError."""
 
     isolation: str
     """What it really gives: namespace+cgroup | namespace | landlock | none."""
