@@ -56,31 +56,56 @@ def _mix(z: np.ndarray) -> np.ndarray:
     return z ^ (z >> np.uint64(31))
 
 
-def draw(logits: torch.Tensor, draws: Sequence[Draw]) -> Drawn:
-    """One id for each row of `logits` [_B, _V], which may be changed."""
-    logits = logits.float()
-    _ban(logits, draws)
-    greedy = [d.sampling.temperature == 0 for d in draws]
-    temperatures = [d.sampling.temperature or 1.0 for d in draws]
+class Sampler:
+    """Draws for one engine. Holds one float32 buffer [rows, _V], which is as large as the largest batch so far: memory of
+    that size is given back to the system when freed, and touching it anew each step costs more than all arithmetic."""
+
+    def __init__(self) -> None:
+        self._buffer: torch.Tensor | None = None
+
+    def draw(self, logits: torch.Tensor, draws: Sequence[Draw]) -> Drawn:
+        """One id for each row of `logits` [_B, _V]."""
+        whole, x = self._copy(logits)
+        _ban(x, draws)
+        _divide(x, [d.sampling.temperature or 1.0 for d in draws])
+        top, best = x.max(dim=-1, keepdim=True)  # [_B, 1]
+        x.sub_(top).exp_()  # from here on weights: the likeliest has 1, and what is past _V has 0
+        blocks = whole.view(len(draws), -1, BLOCK)
+        sums = blocks.sum(dim=-1).double()  # [_B, _N]
+        norms = sums.sum(dim=-1)  # [_B]
+        finite = torch.isfinite(top[:, 0]) & torch.isfinite(norms)
+        ids = best[:, 0]
+        u = torch.from_numpy(uniforms([d.seed for d in draws], [d.position for d in draws])).to(x.device)
+        free, cut = _kinds([d.sampling for d in draws])
+        if free:
+            part = slice(None) if len(free) == len(draws) else free  # a slice copies nothing
+            ids[part] = _search(blocks[part], sums[part], u[part])
+        if cut:
+            ids[cut], norms[cut] = _cut(x[cut], norms[cut], u[cut], [draws[i].sampling for i in cut])
+        logprobs = (x.gather(1, ids[:, None])[:, 0].double() / norms).log()
+        return Drawn(ids=ids.tolist(), logprobs=logprobs.clamp_(max=0.0).tolist(), finite=finite.tolist())
+
+    def _copy(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The logits in the buffer, as whole blocks [_B, _N * BLOCK] with a tail of zeros, and without it [_B, _V]."""
+        rows, size = logits.shape
+        width = -(-size // BLOCK) * BLOCK
+        buffer = self._buffer
+        if buffer is None or buffer.shape[0] < rows or buffer.shape[1] != width:
+            self._buffer = buffer = torch.zeros(rows, width, dtype=torch.float32, device=logits.device)
+        buffer[:rows, :size].copy_(logits)
+        return buffer[:rows], buffer[:rows, :size]
+
+
+def _kinds(rules: Sequence[Sampling]) -> tuple[list[int], list[int]]:
+    """Rows drawn from the whole distribution, and rows cut by top-k or top-p. The others are greedy."""
+    random = [i for i, rule in enumerate(rules) if rule.temperature > 0]
+    cut = [i for i in random if rules[i].top_k > 0 or rules[i].top_p < 1]
+    return [i for i in random if i not in cut], cut
+
+
+def _divide(logits: torch.Tensor, temperatures: Sequence[float]) -> None:
     if any(t != 1.0 for t in temperatures):
-        logits = logits / torch.tensor(temperatures, device=logits.device)[:, None]
-    top, best = logits.max(dim=-1, keepdim=True)  # [_B, 1]
-    weights, blocks = _weights(logits, top)
-    totals = blocks.sum(dim=-1)  # [_B]
-    finite = torch.isfinite(top[:, 0]) & torch.isfinite(totals)
-    ids = best[:, 0].clone()
-    u = torch.from_numpy(uniforms([d.seed for d in draws], [d.position for d in draws])).to(logits.device)
-    cut = [not g and (d.sampling.top_k > 0 or d.sampling.top_p < 1) for g, d in zip(greedy, draws, strict=True)]
-    free = [i for i, (g, c) in enumerate(zip(greedy, cut, strict=True)) if not g and not c]
-    if free:
-        part = slice(None) if len(free) == len(draws) else free  # a slice copies nothing
-        ids[part] = _search(weights[part], blocks[part], u[part])
-    norms = totals.clone()
-    if rows := [i for i, c in enumerate(cut) if c]:
-        ids[rows], norms[rows] = _cut(logits[rows], top[rows], totals[rows], u[rows], [draws[i].sampling for i in rows])
-    chosen = logits.gather(1, ids[:, None])[:, 0]
-    logprobs = (chosen - top[:, 0]).double() - norms.log()
-    return Drawn(ids=ids.tolist(), logprobs=logprobs.clamp_(max=0.0).tolist(), finite=finite.tolist())
+        logits.div_(torch.tensor(temperatures, device=logits.device)[:, None])
 
 
 def _ban(logits: torch.Tensor, draws: Sequence[Draw]) -> None:
@@ -94,23 +119,12 @@ def _ban(logits: torch.Tensor, draws: Sequence[Draw]) -> None:
         logits[torch.tensor(rows, device=logits.device)[:, None], ids] = float("-inf")
 
 
-def _weights(logits: torch.Tensor, top: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """exp(logits - top) in blocks [_B, _N, BLOCK], the last one filled with 0, and the blocks' sums [_B, _N] as float64."""
-    rows, size = logits.shape
-    count = -(-size // BLOCK)
-    weights = logits.new_empty(rows, count * BLOCK)
-    weights[:, size:] = 0
-    torch.sub(logits, top, out=weights[:, :size]).exp_()
-    weights = weights.view(rows, count, BLOCK)
-    return weights, weights.sum(dim=-1).double()
-
-
-def _search(weights: torch.Tensor, blocks: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
-    """[_B]: the inverse of the cumulative distribution at u. First the block, then the id in it."""
-    edges = blocks.cumsum(dim=-1)
+def _search(blocks: torch.Tensor, sums: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
+    """[_B]: the inverse of the cumulative distribution at u. First the block [_N], then the id in it [BLOCK]."""
+    edges = sums.cumsum(dim=-1)
     block = _first_above(edges, u * edges[:, -1])  # [_B, 1]
     before = torch.where(block > 0, edges.gather(1, (block - 1).clamp(min=0)), 0.0)
-    inside = weights[torch.arange(len(u), device=u.device), block[:, 0]].double().cumsum(dim=-1)  # [_B, BLOCK]
+    inside = blocks[torch.arange(len(u), device=u.device), block[:, 0]].double().cumsum(dim=-1)  # [_B, BLOCK]
     offset = _first_above(inside, u * edges[:, -1] - before[:, 0])
     return (block * BLOCK + offset)[:, 0]
 
@@ -123,17 +137,16 @@ def _first_above(edges: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 
 def _cut(
-    logits: torch.Tensor, top: torch.Tensor, totals: torch.Tensor, u: torch.Tensor, rules: Sequence[Sampling]
+    x: torch.Tensor, totals: torch.Tensor, u: torch.Tensor, rules: Sequence[Sampling]
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(ids, kept weight), [_B] each, after top-k, then top-p of what top-k left: the fewest ids that reach it."""
-    size = logits.shape[1]
-    k = torch.tensor([min(r.top_k, size) or size for r in rules], device=logits.device)[:, None]
-    p = torch.tensor([r.top_p for r in rules], dtype=torch.float64, device=logits.device)[:, None]
+    size = x.shape[1]
+    k = torch.tensor([min(r.top_k, size) or size for r in rules], device=x.device)[:, None]
+    p = torch.tensor([r.top_p for r in rules], dtype=torch.float64, device=x.device)[:, None]
     count = min(size, max(FIRST_CANDIDATES, *(r.top_k for r in rules)))
     while True:
-        values, ids = logits.topk(count, dim=-1)  # [_B, _K], falling
-        weights = (values - top).double().exp()
-        weights = torch.where(torch.arange(count, device=logits.device) < k, weights, 0.0)
+        weights, ids = x.topk(count, dim=-1)  # [_B, _K], falling
+        weights = torch.where(torch.arange(count, device=x.device) < k, weights.double(), 0.0)
         edges = weights.cumsum(dim=-1)
         whole = torch.where(k < size, edges[:, -1:], totals[:, None])  # what top-p is a share of
         if count == size or bool(((k <= count) | (edges[:, -1:] >= p * whole)).all()):

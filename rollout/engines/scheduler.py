@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 
@@ -18,7 +18,7 @@ from agentrl.engine import EngineError
 from .generation import Generation, common_prefix
 from .prefix_store import SHORTEST, PrefixStore
 from .replica import Replica
-from .sampler import Draw, draw
+from .sampler import Draw, Sampler
 from .slot_cache import SlotCache
 from .step import Step, build_step
 
@@ -39,6 +39,7 @@ class Scheduler:
         self.active: list[Generation] = []
         self.cache = SlotCache()
         self.store = PrefixStore(store_tokens)
+        self._sampler = Sampler()
         self._counts = dict.fromkeys(("prompt_tokens", "cached_tokens", "sampled_tokens", "requests", "busy_s"), 0.0)
         self._counting = threading.Lock()
 
@@ -65,10 +66,10 @@ class Scheduler:
             generation.end("abort")
         self.reap()
 
-    def fail(self, error: EngineError) -> None:
+    def fail(self, error: Callable[[], EngineError]) -> None:
+        """Fails all, each with an error of its own. Nothing may run afterwards."""
         for generation in (*self.active, *self.waiting):
-            generation.fail(error)
-        self.active, self.waiting = [], deque()
+            generation.fail(error())
 
     def updated(self, version: int) -> None:
         """New weights: what runs keeps its cache, what comes later gets nothing of it."""
@@ -144,7 +145,7 @@ class Scheduler:
         draws = [Draw(sampling=g.request.sampling, seed=g.seed, position=g.length) for g in generations]
         if not draws:
             return
-        drawn = draw(logits, draws)
+        drawn = self._sampler.draw(logits, draws)
         for g, token, logprob, finite in zip(generations, drawn.ids, drawn.logprobs, drawn.finite, strict=True):
             if finite:
                 g.append(token, logprob, self.version)

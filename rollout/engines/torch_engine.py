@@ -1,22 +1,17 @@
 """The embedded engine: serves a transformers causal language model from a thread of the trainer's own process.
 
-Consumes requests from any task of one or more event loops, produces completions into their futures. All work on tensors
-is done by one daemon thread, which takes commands (requests, pause, updates) between two decode steps; no event loop is
-ever blocked, and no lock is held while tensors are computed. The thread waits for commands only when there is nothing to
-decode; a caller waits for its future, at most `request_timeout` seconds of running time.
+Consumes requests from any task of any event loop, produces completions into their futures. All work on tensors is done by
+one daemon thread (`worker.py`), which takes commands (requests, pause, updates) between two decode steps; no event loop is
+ever blocked. A caller waits at most `request_timeout` seconds of running time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import operator
-import queue
-import threading
-import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
-from typing import Any, Literal, TypeVar
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any, Literal
 
 import torch
 
@@ -28,8 +23,7 @@ from .generation import Decode, Generation
 from .replica import Replica
 from .scheduler import Scheduler
 from .state import require
-
-T = TypeVar("T")
+from .worker import RunningClock, Worker, dead_again, settle
 
 JOIN_S = 60.0
 """Seconds that `aclose` waits for the step under way."""
@@ -70,17 +64,14 @@ class TorchEngine:
         _check_positions(model, max_context)
         capacity = slots * max_context // 2 if store_tokens is None else store_tokens
         self._scheduler = Scheduler(self._replica, slots=slots, store_tokens=capacity, version=version)
-        self._max_context = max_context
-        self._threads = threads
-        self._timeout = request_timeout
-        self._decode = decode
+        self._max_context, self._timeout, self._decode = max_context, request_timeout, decode
         self._state = EngineState.RUNNING
         self._draining: Future[None] | None = None
-        self._death: EngineError | None = None
-        self._clock = _RunningClock()
-        self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._serve, name="agentrl-torch-engine", daemon=True)
-        self._thread.start()
+        self._clock = RunningClock()
+        self._worker = Worker(
+            name="agentrl-torch-engine", threads=threads, ready=self._ready, work=self._step, died=self._buried
+        )
+        self._worker.start()
 
     @property
     def state(self) -> EngineState:
@@ -105,13 +96,13 @@ class TorchEngine:
     # Requests
 
     async def generate(self, request: GenerateRequest) -> Completion:
-        self._check(request)
         require("generate", self._state)
-        if len(request.prompt_ids) >= self._max_context:
+        self._check(request)
+        if len(request.prompt_ids) == self._max_context:
             return Completion(ids=(), logprobs=(), versions=(), finish="length")
         generation = Generation(request, max_context=self._max_context, decode=self._decode)
         generation.future.add_done_callback(self._given_up)
-        self._post(lambda: self._scheduler.add(generation), generation.future)
+        self._worker.post(lambda: self._scheduler.add(generation), generation.future)
         return await self._in_time(generation.future)
 
     def _check(self, request: GenerateRequest) -> None:
@@ -126,12 +117,12 @@ class TorchEngine:
             raise EngineError("the embedded engine serves text only; the request holds media")
         if request.sampling.stop and self._decode is None:
             raise EngineError("stop texts need an engine built with decode=tokenizer.decode")
-        if len(set(request.sampling.banned_ids) & set(range(vocabulary))) == vocabulary:
+        if len(set(request.sampling.banned_ids).intersection(range(vocabulary))) == vocabulary:
             raise EngineError("every id of the vocabulary is banned")
 
     def _given_up(self, future: Future[Completion]) -> None:
         if future.cancelled():
-            self._commands.put(self._scheduler.reap)
+            self._worker.post(self._scheduler.reap)
 
     async def _in_time(self, future: Future[Completion]) -> Completion:
         """Waits for `request_timeout` seconds of running time, then tells a slow engine from a dead one."""
@@ -148,14 +139,12 @@ class TorchEngine:
             waiter.cancel()
 
     def _late(self) -> EngineError:
-        silent = self._clock.silent()
+        silent = self._worker.silent()
         if silent < self._timeout:
-            return EngineError(
-                f"a generation took more than request_timeout={self._timeout:g} s; the engine is alive, but slow"
-            )
+            return EngineError(f"a generation took more than request_timeout={self._timeout:g} s of an engine that lives")
         dead = EngineDead(f"the engine's thread has not come back from one step for {silent:.0f} s")
-        self._die(dead)
-        return dead
+        self._worker.die(dead)
+        return dead_again(dead)
 
     # Commands
 
@@ -163,11 +152,11 @@ class TorchEngine:
         if mode not in ("keep", "abort", "wait"):
             raise EngineError(f"there is no pause mode {mode!r}; valid: 'keep', 'abort', 'wait'")
         if mode == "wait":
-            done: Future[None] = Future()
-            self._post(lambda: self._begin_drain(done), done)
-            await asyncio.wrap_future(done)
+            drained: Future[None] = Future()
+            self._worker.post(lambda: self._begin_drain(drained), drained)
+            await asyncio.wrap_future(drained)
         else:
-            await self._call(lambda: self._pause(mode))
+            await self._worker.call(lambda: self._pause(mode))
 
     def _pause(self, mode: PauseMode) -> None:
         self._require("pause")
@@ -175,21 +164,16 @@ class TorchEngine:
             self._scheduler.abort()
         self._enter(EngineState.PAUSED)
 
-    def _begin_drain(self, done: Future[None]) -> None:
+    def _begin_drain(self, drained: Future[None]) -> None:
         try:
             self._require("pause")
         except EngineError as error:
-            _settle(done, error)
+            settle(drained, error)
         else:
-            self._draining = done
-
-    def _require(self, action: str) -> None:
-        if self._draining is not None:
-            raise EngineError(f"{action}: the engine is about to pause and waits for {len(self._scheduler.active)} generations")
-        require(action, self._state)
+            self._draining = drained
 
     async def resume(self) -> None:
-        await self._call(self._resume)
+        await self._worker.call(self._resume)
 
     def _resume(self) -> None:
         self._require("resume")
@@ -198,7 +182,7 @@ class TorchEngine:
     async def update_weights(self, update: WeightUpdate) -> int:
         """With `tensors`, copies them into the shared parameters. A refused update changes nothing; one that breaks while it
         is copied leaves the engine DIRTY."""
-        return await self._call(lambda: self._update(update))
+        return await self._worker.call(lambda: self._update(update))
 
     def _update(self, update: WeightUpdate) -> int:
         self._require("update_weights")
@@ -226,7 +210,7 @@ class TorchEngine:
             raise EngineError(
                 "the embedded engine shares the trainer's parameters and cannot give them back; sleep('cache') can"
             )
-        await self._call(self._sleep)
+        await self._worker.call(self._sleep)
 
     def _sleep(self) -> None:
         self._require("sleep")
@@ -234,7 +218,7 @@ class TorchEngine:
         self._enter(EngineState.ASLEEP)
 
     async def wake(self) -> None:
-        await self._call(self._wake)
+        await self._worker.call(self._wake)
 
     def _wake(self) -> None:
         self._require("wake")
@@ -242,144 +226,37 @@ class TorchEngine:
 
     async def aclose(self) -> None:
         """Ends the thread; what still runs fails with EngineDead. May be called again."""
-        self._commands.put(lambda: self._die(EngineDead("the engine was closed")))
-        await asyncio.to_thread(self._thread.join, JOIN_S)
-        if self._thread.is_alive():
-            self._die(EngineDead(f"the engine was closed, but its thread has not come back from a step in {JOIN_S:g} s"))
+        await self._worker.stop(JOIN_S)
 
-    async def _call(self, action: Callable[[], T]) -> T:
-        """Runs `action` in the engine's thread between two steps."""
-        future: Future[Any] = Future()
+    # In the engine's thread
 
-        def command() -> None:
-            if not future.set_running_or_notify_cancel():
-                return
-            try:
-                future.set_result(action())
-            except EngineError as error:
-                future.set_exception(error)
-            except BaseException as error:
-                future.set_exception(EngineDead(f"the engine broke: {error!r}"))
-                raise
-
-        self._post(command, future)
-        return await asyncio.wrap_future(future)
-
-    def _post(self, command: Callable[[], None], future: Future[Any]) -> None:
-        """Queues a command; `future` fails should the engine die before it comes to it."""
-        self._commands.put(_Guarded(command, future))
-        if self._death is not None:  # it may have died just before the command was queued
-            _settle(future, self._dead())
-
-    # The engine's thread
-
-    def _serve(self) -> None:
-        try:
-            if self._threads:
-                torch.set_num_threads(self._threads)
-            with torch.inference_mode():
-                while self._death is None:
-                    self._turn()
-        except BaseException as error:
-            dead = EngineDead(f"the engine's thread died: {error!r}")
-            dead.__cause__ = error
-            self._die(dead)
-
-    def _turn(self) -> None:
-        """The commands that have come, then one step."""
-        self._clock.beat()
-        can_step = self._state is EngineState.RUNNING and (self._scheduler.busy or self._draining is not None)
-        for command in self._take(wait=not can_step):
-            command()
-        if self._death is None and self._state is EngineState.RUNNING:
-            if self._draining is not None:
-                self._drain(self._draining)
-            elif self._scheduler.busy:
-                self._scheduler.step()
-
-    def _drain(self, done: Future[None]) -> None:
-        """Lets what runs come to its end and starts nothing; then the engine is paused."""
-        if done.cancelled():  # whoever wanted the pause has given up
-            self._draining = None
-            return
-        self._scheduler.step(admit=False)
-        if not self._scheduler.active:
-            self._draining = None
-            self._enter(EngineState.PAUSED)
-            _settle(done, None)
-
-    def _take(self, *, wait: bool) -> list[Callable[[], None]]:
-        commands = [self._commands.get()] if wait else []
-        with suppress(queue.Empty):
-            while True:
-                commands.append(self._commands.get_nowait())
-        return commands
+    def _require(self, action: str) -> None:
+        if self._draining is not None and not self._draining.cancelled():
+            raise EngineError(f"{action}: the engine is about to pause and waits for {len(self._scheduler.active)} generations")
+        require(action, self._state)
 
     def _enter(self, state: EngineState) -> None:
         self._state = state
         self._clock.run(state is EngineState.RUNNING)
 
-    def _dead(self) -> EngineDead:
-        dead = EngineDead(str(self._death))
-        dead.__cause__ = self._death.__cause__ if self._death else None
-        return dead
+    def _ready(self) -> bool:
+        return self._state is EngineState.RUNNING and (self._scheduler.busy or self._draining is not None)
 
-    def _die(self, error: EngineDead) -> None:
+    def _step(self) -> None:
+        if self._draining is not None and self._draining.cancelled():  # whoever wanted the pause has given up
+            self._draining = None
+        self._scheduler.step(admit=self._draining is None)
+        if self._draining is not None and not self._scheduler.active:
+            self._enter(EngineState.PAUSED)
+            settle(self._draining, None)
+            self._draining = None
+
+    def _buried(self, reason: EngineDead) -> None:
         """Fails everyone who waits."""
-        if self._death is None:
-            self._death = error
         self._enter(EngineState.CLOSED)
-        self._scheduler.fail(self._dead())
+        self._scheduler.fail(lambda: dead_again(reason))
         if self._draining is not None:
-            _settle(self._draining, self._dead())
-        for command in self._take(wait=False):
-            if isinstance(command, _Guarded):
-                _settle(command.future, self._dead())
-
-
-class _Guarded:
-    """A command and the future that fails when it is never run."""
-
-    __slots__ = ("command", "future")
-
-    def __init__(self, command: Callable[[], None], future: Future[Any]) -> None:
-        self.command, self.future = command, future
-
-    def __call__(self) -> None:
-        self.command()
-
-
-class _RunningClock:
-    """Seconds spent RUNNING, and since the thread was last seen between two steps."""
-
-    def __init__(self) -> None:
-        self._total, self._since = 0.0, time.monotonic()
-        self._running = True
-        self._beat = self._since
-
-    def run(self, running: bool) -> None:
-        now = time.monotonic()
-        if self._running:
-            self._total += now - self._since
-        self._since, self._running = now, running
-        self._beat = now
-
-    def seconds(self) -> float:
-        return self._total + (time.monotonic() - self._since if self._running else 0.0)
-
-    def beat(self) -> None:
-        self._beat = time.monotonic()
-
-    def silent(self) -> float:
-        return time.monotonic() - self._beat
-
-
-def _settle(future: Future[Any], error: EngineError | None) -> None:
-    with suppress(InvalidStateError):  # answered or cancelled meanwhile
-        if error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(error)
+            settle(self._draining, dead_again(reason))
 
 
 def _integer(value: Any, index: int) -> int:
