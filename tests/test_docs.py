@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
+import random
+import re
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+
+from agentrl.messages import Action
+from agentrl.sandbox import Call, Status
+from agentrl.task import Task
+from agentrl.tool import FunctionTool
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -62,3 +71,62 @@ def test_the_page_of_keys_says_what_the_config_says(check_docs: ModuleType) -> N
     assert "| `trainer.lr` | `1e-05` |" in page
     assert "`trainer=rloo`" in page
     assert "| `seed` | `0` |" in page
+
+
+def _code(page: str) -> dict[str, Any]:
+    """What the Python blocks of a page define, one after the other."""
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL):
+        exec(compile(block, page, "exec"), names)
+    return names
+
+
+def _begin(env: Any, task: Task) -> Any:
+    env.task, env.rng = task, random.Random(0)
+    return env.reset(task)
+
+
+def test_the_environment_of_the_readme_plays() -> None:
+    env = _code("README.md")["GuessNumber"]()
+    assert "between 1 and 100" in _begin(env, Task(id="t"))
+    assert env.step(Action(text=str(env.secret - 1))) == "Higher."
+    assert env.step(Action(text=f"<{env.secret + 1}>")) == "Lower."
+    step = env.step(Action(text=f"It is {env.secret}."))
+    assert (step.terminated, step.reward) == (True, 1.0)
+
+
+def test_the_environments_of_the_guide_play() -> None:
+    names = _code("docs/environments.md")
+    letters = names["CountLetters"]()
+    assert _begin(letters, Task(id="t")).startswith("How often")
+    assert letters.step(Action(text=str(letters.word.count(letters.letter)))).reward == 1.0
+    assert letters.step(Action(text="99")).startswith("No.")
+
+    shop = names["Shop"]()
+    _begin(shop, Task(id="t"))
+    assert shop.step(Action(text=str(2 * shop.price("tea")))).reward == 1.0
+    spec = FunctionTool(shop.price).spec
+    assert (spec.description, spec.parameters["properties"]["item"]["description"]) == (
+        "The price of one pack.",
+        "what is bought",
+    )
+
+    source = names["Riddles"].tasks(count=3)
+    assert source.get(4) == source.get(1)
+    riddle = names["Riddles"]()
+    assert _begin(riddle, source.get(1)) == "What is 1 + 1?"
+    assert riddle.step(Action(text="2")).reward == 1.0
+
+
+def test_the_reward_of_the_guide_compares_on_the_host() -> None:
+    """Two of three calls come back sorted, one raised."""
+    values = [Call(status=Status.OK, value=[1, 2, 3]), Call(status=Status.OK, value=[]), Call(status=Status.ERROR, error="x")]
+
+    class Fresh:
+        async def call_many(self, code: str, function: str, inputs: Any, *, timeout: float) -> list[Call]:
+            assert (code, function, [list(given) for (given,) in inputs]) == ("code", "f", [[3, 1, 2], [], [2, 2, 1]])
+            return values
+
+    env = _code("docs/environments.md")["Sorts"]()
+    env.code = "code"
+    assert asyncio.run(env.sorts(Fresh())) == pytest.approx(2 / 3)
