@@ -23,7 +23,7 @@ from .packing import Segment
 
 NAME = "agentrl_packed"
 
-UNSUPPORTED = ("s_aux", "position_bias", "cache_position_bias", "head_mask", "indices")
+UNSUPPORTED = ("position_bias", "cache_position_bias", "head_mask", "indices")
 """Arguments that some models hand to an attention function and that change its result."""
 
 
@@ -81,6 +81,7 @@ def packed_attention(
     dropout: float = 0.0,
     sliding_window: int | None = None,
     softcap: float | None = None,
+    s_aux: Tensor | None = None,
     is_causal: bool | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
@@ -88,6 +89,10 @@ def packed_attention(
     if packed is None:
         raise PackedAttentionError(f"{type(module).__name__} did not hand its keyword arguments on: the row's plan is missing")
     _refuse(module, attention_mask, dropout, is_causal, sliding_window, others)
+    wanted = query.dtype
+    if query.device.type == "cpu":
+        # float32 attention, forward and backward, takes two thirds of bfloat16's time on a CPU, conversions included.
+        query, key, value = query.float(), key.float(), value.float()
     # One split, not a slice for each segment: a slice's backward is a tensor of zeros as large as the whole row.
     queries, keys, values = (x.split(packed.lengths, dim=2) for x in (query, key, value))
     out = []
@@ -97,11 +102,12 @@ def packed_attention(
             k = torch.cat([keys[segment.prefix], k], dim=2)
             v = torch.cat([values[segment.prefix], v], dim=2)
         bias = packed.bias(i, sliding_window, queries[i])
-        attended = (
-            _sdpa(queries[i], k, v, bias, scaling) if softcap is None else _eager(queries[i], k, v, bias, scaling, softcap)
-        )
+        if softcap is None and s_aux is None:
+            attended = _sdpa(queries[i], k, v, bias, scaling)
+        else:
+            attended = _eager(queries[i], k, v, bias, scaling, softcap, s_aux)
         out.append(attended.transpose(1, 2))
-    return torch.cat(out, dim=1), None
+    return torch.cat(out, dim=1).to(wanted), None
 
 
 def _sdpa(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, scaling: float | None) -> Tensor:
@@ -111,16 +117,28 @@ def _sdpa(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, scalin
     )
 
 
-def _eager(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, scaling: float | None, softcap: float) -> Tensor:
-    """With capped scores (Gemma 2), which SDPA does not offer."""
+def _eager(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    scaling: float | None,
+    softcap: float | None,
+    sinks: Tensor | None,  # [H]
+) -> Tensor:
+    """With capped scores (Gemma 2) or sinks (gpt-oss: one more score for each head, without a value), which SDPA lacks."""
     group = query.shape[1] // key.shape[1]
     key, value = key.repeat_interleave(group, dim=1), value.repeat_interleave(group, dim=1)
     scores = query @ key.transpose(2, 3) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
-    scores = torch.tanh(scores / softcap) * softcap
+    if softcap is not None:
+        scores = torch.tanh(scores / softcap) * softcap
     if bias is None:
         bias = causal_bias(query.shape[2], 0, None, query)
-    weights = torch.softmax((scores + bias).float(), dim=-1).to(query.dtype)
-    return weights @ value
+    scores = (scores + bias).float()
+    if sinks is not None:
+        scores = torch.cat([scores, sinks.float().view(1, -1, 1, 1).expand(*scores.shape[:3], 1)], dim=-1)
+    weights = torch.softmax(scores, dim=-1)[..., : key.shape[2]]
+    return weights.to(query.dtype) @ value
 
 
 def _refuse(

@@ -9,10 +9,8 @@ nothing of how any of them work. Version v of the policy is the one after v step
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from agentrl.episode import EpisodeGroup, EpisodeSource
 from agentrl.weights import WeightTransport
@@ -25,14 +23,9 @@ OnStep = Callable[[int, Mapping[str, float]], Awaitable[None]]
 Save = Callable[[int], None]
 """(steps done): saves a checkpoint. Called in the trainer's thread."""
 
-Quiet = Callable[[], contextlib.AbstractAsyncContextManager[Any]]
-"""Held around each step: pauses an engine that reads the trainer's own parameters, so that it never serves a mix."""
-
-
-@contextlib.asynccontextmanager
-async def undisturbed() -> AsyncIterator[None]:
-    """Engines with weights of their own need not pause."""
-    yield
+Pause = Callable[[], Awaitable[None]]
+"""Before each step: stops an engine that reads the trainer's own parameters, which the step changes one after the other, so
+that it never serves a mix. Publishing lets it go on."""
 
 
 async def train(
@@ -46,7 +39,7 @@ async def train(
     on_step: OnStep | None = None,
     save: Save | None = None,
     save_every: int = 1,
-    quiet: Quiet = undisturbed,
+    pause: Pause | None = None,
 ) -> None:
     """Steps `start` to `steps` - 1, each on `prompts` groups. Saves after every `save_every` steps and after the last.
     Raises whatever its parts raise; nothing is retried here."""
@@ -55,9 +48,10 @@ async def train(
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="agentrl-trainer") as thread:
         for step in range(start, steps):
             groups = await source.next_batch(prompts)
-            async with quiet():
-                metrics = await loop.run_in_executor(thread, trainer.step, groups, step)
-                version = await transport.publish(step + 1)
+            if pause is not None:
+                await pause()
+            metrics = await loop.run_in_executor(thread, trainer.step, groups, step)
+            version = await transport.publish(step + 1)
             await source.trained(groups, step=step + 1, version=version)
             if save is not None and ((step + 1) % save_every == 0 or step + 1 == steps):
                 await loop.run_in_executor(thread, save, step + 1)
