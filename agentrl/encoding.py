@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from os.path import commonprefix
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from agentrl.errors import UsageError
@@ -99,7 +98,7 @@ class Encoder:
 
     def common_start(self, one: str, other: str) -> int:
         """How many characters two texts have in common at their start, no added token of `other` cut in two."""
-        cut = len(commonprefix([one, other]))
+        cut = common_length(one, other)
         for token in self.added:
             start = other.find(token, max(0, cut - len(token) + 1), cut + len(token) - 1)
             if 0 <= start < cut < start + len(token):
@@ -115,6 +114,15 @@ class Encoder:
     def _breaks(self, text: str) -> list[int]:
         """Where to put a separator: after the first character of whatever spells a control token, overlaps included."""
         return [m.start() + 1 for m in self._starts.finditer(text) if self._token_at(text, m.start())]
+
+
+def common_length(one: Sequence[Any], other: Sequence[Any]) -> int:
+    """How many items two lists (or characters two texts) have in common at their start.
+
+    >>> common_length([1, 2, 3], [1, 2, 4, 5])
+    2
+    """
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def _texts(value: Any) -> Iterable[str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agentrl.encoding import Encoder
+from agentrl.encoding import Encoder, common_length
 from agentrl.errors import UsageError
 from agentrl.messages import Action, Message, Text, ToolCall
 from agentrl.template import ChatTemplate
@@ -94,15 +94,10 @@ _MERGES = "the same text has other tokens when rendered whole (merges across a t
 
 def difference(encoder: Encoder, was: Sequence[int], now: Sequence[int]) -> str:
     """Where two lists of ids part, with the text around: "at token 12: the transcript has '...', the template writes '...'"."""
-    at = _common(was, now)
+    at = common_length(was, now)
     start = max(0, at - 3)
     old, new = encoder.decode(was[start : at + 8]), encoder.decode(now[start : at + 8])
     return f"at token {at}: the transcript has {old!r}, the template writes {new!r}"
-
-
-def _common(one: Sequence[Any], other: Sequence[Any]) -> int:
-    """The length of the common start."""
-    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def _compare(case: _Case, renderer: _Renderer, template: ChatTemplate, encoder: Encoder) -> tuple[list[_Finding], bool]:

@@ -169,7 +169,7 @@ def _byte_level(family: Family, merges: int) -> Tokenizer:
 def _sentencepiece(family: Family, merges: int) -> Tokenizer:
     """Characters of the text, merges of them, and the 256 bytes for all other characters."""
     trained = Tokenizer(models.BPE())
-    letters = sorted({letter for letter in TEXT.replace(" ", "▁")} | {chr(code) for code in range(33, 127)} | {"▁", "\n"})
+    letters = sorted(set(TEXT.replace(" ", "▁")) | {chr(code) for code in range(33, 127)} | {"▁", "\n"})
     trainer = trainers.BpeTrainer(vocab_size=len(letters) + merges, initial_alphabet=letters, show_progress=False)
     trained.pre_tokenizer = pre_tokenizers.Split(Regex("▁?[^▁\n]+|▁+|\n+"), behavior="isolated")
     trained.train_from_iterator([TEXT.replace(" ", "▁")], trainer)
