@@ -109,7 +109,7 @@ async def _work(session: Session) -> Literal["finished", "stopped"]:
             on_step=session.on_step,
             save=session.save,
             save_every=config.checkpoint.every,
-            quiet=session.quiet,
+            pause=session.pause,
         )
         await session.evaluate()
     except Stopped:

@@ -6,11 +6,10 @@ Consumes groups from the rollout manager and hands them through. What it holds w
 
 from __future__ import annotations
 
-import contextlib
 import json
 import resource
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,14 +73,12 @@ class Session:
     async def _next_batch(self, prompts: int) -> Sequence[EpisodeGroup]:
         return await self.source.next_batch(prompts)
 
-    @contextlib.asynccontextmanager
-    async def quiet(self) -> AsyncIterator[None]:
-        """Around the step and its publishing, which resumes the engine. After a failure the engine stays paused."""
+    async def pause(self) -> None:
+        """Before a step; publishing lets the engine go on. After a failure it stays paused."""
         if self.pauses:
-            await self.engine.pause("keep")
+            mode: Any = self.config.rollout.mode
+            await self.engine.pause(mode)
         self.watch.phase("training")
-        yield
-        self.watch.phase("")
 
     async def publish(self, version: int) -> int:
         with self.phases("publish"):
