@@ -31,10 +31,10 @@ test: $(FOR_DEV)
 	@$(BIN)/python -m pytest $(ARGS)
 
 lint: $(FOR_DEV)
-	@echo '==> ruff check, ruff format --check, mypy, .ci/check_docs.py'
+	@echo '==> ruff check, ruff format --check, mypy on the package with its parts, .ci/check_docs.py'
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
+	@$(BIN)/python .ci/check_types.py
 	@$(BIN)/python .ci/check_docs.py
 
 docs: $(FOR_DEV)
