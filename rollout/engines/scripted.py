@@ -128,23 +128,16 @@ class ScriptedEngine:
         ids: list[int] = []
         versions: list[int] = []
         limit = min(request.max_new_tokens, self._max_context - len(request.prompt_ids))
-        finish: Finish = "stop"
-        for token in answer:
-            if len(ids) == limit:
-                finish = "length"
-                break
+        for token in answer[:limit]:
             await asyncio.sleep(self._token_s)
             await self._until(lambda: self._state is EngineState.RUNNING or self._aborts > began)
             if self._aborts > began:
-                finish = "abort"
                 self._rest[request.prompt_ids + tuple(ids)] = answer[len(ids) :]
-                break
+                return self._completion(ids, versions, "abort")
             self._take(token, request, ids, versions)
             if self._stops(token, request, ids):
-                break
-        else:
-            finish = "length" if len(ids) == limit and not self._stops(ids[-1] if ids else -1, request, ids) else "stop"
-        return self._completion(ids, versions, finish)
+                return self._completion(ids, versions, "stop")
+        return self._completion(ids, versions, "stop" if len(answer) < limit else "length")
 
     def _take(self, token: int, request: GenerateRequest, ids: list[int], versions: list[int]) -> None:
         if token in request.sampling.banned_ids:
