@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
-from agentrl.sandbox import Exec, Sandbox, SandboxError, SandboxPool
+from agentrl.sandbox import Call, Exec, Sandbox, SandboxError, SandboxPool
 
 
 class Leases:
@@ -71,9 +72,17 @@ class Leased:
         sandbox = await self._used(1)
         return await sandbox.python(code, stdin=stdin, timeout=timeout)
 
-    async def run_many(self, programs: Sequence[str], *, timeout: float | None = None) -> list[Exec]:
+    async def run_many(
+        self, programs: Sequence[str], *, stdins: Sequence[str] | None = None, timeout: float | None = None
+    ) -> list[Exec]:
         sandbox = await self._used(len(programs))
-        return await sandbox.run_many(programs, timeout=timeout)
+        return await sandbox.run_many(programs, stdins=stdins, timeout=timeout)
+
+    async def call_many(
+        self, code: str, function: str, inputs: Sequence[Sequence[Any]], *, timeout: float, total: float | None = None
+    ) -> list[Call]:
+        sandbox = await self._used(1)
+        return await sandbox.call_many(code, function, inputs, timeout=timeout, total=total)
 
     async def write(self, path: str, data: bytes) -> None:
         await (await self.open()).write(path, data)
