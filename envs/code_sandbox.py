@@ -17,6 +17,7 @@ from agentrl.reward import metric, reward
 from agentrl.sandbox import Sandbox, SandboxSpec, cut
 from agentrl.task import Task, TaskSource
 
+from .code_tasks.expect import Expected, expected_cases
 from .code_tasks.prompt import call_text, case_of
 from .code_tasks.sources import open_source
 
@@ -32,21 +33,24 @@ DEMONSTRATION = (
 a small instruct model explains itself."""
 
 
-class CaseOutcome(Protocol):
-    """What became of one call: a value, or the error that it raised."""
+class Case(Protocol):
+    """What a grader says of one call; `error` names what was raised, or what came instead of the expected."""
 
-    passed: bool
-    value: Any
-    error: str
+    @property
+    def passed(self) -> bool: ...
+    @property
+    def error(self) -> str: ...
 
 
 class Graded(Protocol):
-    """What the grader says of a function. `error` is set when no call could be made at all."""
+    """What a grader says of a function. The results of `function_cases` and of `expected_cases` fit."""
 
-    passed: int
-    total: int
-    error: str
-    outcomes: Sequence[CaseOutcome]
+    @property
+    def passed(self) -> int: ...
+    @property
+    def total(self) -> int: ...
+    @property
+    def cases(self) -> Sequence[Case]: ...
 
 
 Grader = Callable[..., Awaitable[Graded]]
@@ -68,7 +72,7 @@ class CodeSandbox(Env):
     """Whether a solved task is shown first. Right for small models; large ones do without."""
     partial_credit: float = 0.2
     """Reward for passing every hidden test one by one, on top of the 1 for passing all."""
-    test_timeout: float = 2.0
+    test_timeout: float = 1.0
     """Seconds for one call of the function."""
 
     _code: str = ""
@@ -104,7 +108,8 @@ class CodeSandbox(Env):
         return feedback(self.task, graded)
 
     async def _grade(self, sandbox: Sandbox, task: Task, cases: Sequence[Any]) -> Graded:
-        grade: Grader = find("grader", "function_cases")
+        special = any(isinstance(expected, Expected) for _, expected in cases)
+        grade: Grader = expected_cases if special else find("grader", "function_cases")
         code = f"{task.public.get('prelude', '')}\n{self._code}"
         return await grade(sandbox, code, task.public["function"], cases, timeout=self.test_timeout)
 
@@ -135,13 +140,13 @@ class CodeSandbox(Env):
 
 
 def feedback(task: Task, graded: Graded) -> str:
-    """The visible examples that went wrong, in a line each, and the request to try again."""
-    if graded.error:
-        return f"{cut(graded.error, SHOWN)}\nTry again."
-    lines = []
-    for example, outcome in zip(task.public["examples"], graded.outcomes, strict=True):
-        if not outcome.passed:
-            call = call_text(task.public["function"], example)
-            result = f"raised {cut(outcome.error, SHOWN)}" if outcome.error else f"gave {cut(repr(outcome.value), SHOWN)}"
-            lines.append(f"{call} {result}, expected {example['result']}.")
+    """The visible examples that went wrong, in a line each, and the request to try again.
+
+    One line is enough for code that fails whatever it is given, a syntax error for one.
+    """
+    wrong = [(e, case.error) for e, case in zip(task.public["examples"], graded.cases, strict=True) if not case.passed]
+    function = task.public["function"]
+    lines = [f"{call_text(function, example)}: {cut(error, SHOWN)}" for example, error in wrong]
+    if len(wrong) > 1 and len({error for _, error in wrong}) == 1:
+        lines = [cut(wrong[0][1], SHOWN)]
     return "\n".join([*lines, "Try again."])

@@ -1,5 +1,6 @@
-"""Expected results that `==` with a plain value does not say. They live on the host and never enter a sandbox: a grader
-that compares `expected == value` asks them.
+"""Expected results that a plain value does not say, and the grading of cases that hold such.
+
+Like all expected results they live on the host: the sandbox is given arguments, and gives values back.
 """
 
 from __future__ import annotations
@@ -9,27 +10,59 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agentrl.sandbox import Call, Sandbox, Status
+
+
+class Expected:
+    """Says with == whether a value will do."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Of one case."""
+
+    passed: bool
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdicts:
+    """Of all cases, in their order."""
+
+    cases: tuple[Verdict, ...]
+
+    @property
+    def passed(self) -> int:
+        return sum(case.passed for case in self.cases)
+
+    @property
+    def total(self) -> int:
+        return len(self.cases)
+
+
+async def expected_cases(
+    sandbox: Sandbox, code: str, function: str, cases: Sequence[tuple[Sequence[Any], Any]], *, timeout: float
+) -> Verdicts:
+    """Calls `function` of `code` once for each case and asks `expected == value`. Raises SandboxLost."""
+    calls = await sandbox.call_many(code, function, [args for args, _ in cases], timeout=timeout)
+    return Verdicts(cases=tuple(_verdict(call, expected) for call, (_, expected) in zip(calls, cases, strict=True)))
+
+
+def _verdict(call: Call, expected: Any) -> Verdict:
+    if call.status is not Status.OK:
+        return Verdict(passed=False, error=call.error or call.status.value)
+    passed = bool(expected == call.value)
+    return Verdict(passed=passed, error="" if passed else "the value will not do")
+
 
 def _number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Equal:
-    """As Python's == has it, so that 2, 2.0 and numbers of other types inside lists are the same.
-
-    >>> Equal([1, 2]) == [1.0, 2]
-    True
-    """
-
-    value: Any
-
-    def __eq__(self, other: object) -> bool:
-        return bool(self.value == other)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Close:
+class Close(Expected):
     """Less than `tolerance` away.
 
     >>> Close(0.33, 1e-6) == 1.33 - 1, Close(0.33, 1e-6) == "0.33"
@@ -44,7 +77,7 @@ class Close:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Truth:
+class Truth(Expected):
     """Anything whose truth value is `value`.
 
     >>> Truth(True) == 1, Truth(False) == []
@@ -58,7 +91,7 @@ class Truth:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Items:
+class Items(Expected):
     """A list or a tuple of these items.
 
     >>> Items((1, 2)) == [1, 2]
@@ -72,7 +105,7 @@ class Items:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Root:
+class Root(Expected):
     """A zero of the polynomial whose coefficients, lowest power first, are given.
 
     >>> Root((1, 2)) == -0.5, Root((1, 2)) == 0.5

@@ -20,7 +20,7 @@ from typing import Any
 from agentrl.errors import MissingExtra
 from agentrl.task import Secret, Task
 
-from .expect import Close, Equal, Items, Root, Truth
+from .expect import Close, Items, Root, Truth
 from .expression import Names, evaluate
 from .prompt import Example, example_of
 
@@ -126,7 +126,7 @@ def _case(test: ast.expr, names: Names) -> Case:
         case ast.Compare(left=ast.Call(func=ast.Name(id="tuple"), args=[call]), ops=[ast.Eq()], comparators=[value]):
             return args(call), Items(evaluate(value, names))
         case ast.Compare(left=call, ops=[ast.Eq() | ast.Is()], comparators=[value]):
-            return args(call), Equal(evaluate(value, names))
+            return args(call), evaluate(value, names)
         case ast.UnaryOp(op=ast.Not(), operand=call):
             return args(call), Truth(False)
         case _:
@@ -159,14 +159,14 @@ def _decode_cyclic() -> list[Case]:
         groups = [text[i : i + 3] for i in range(0, len(text), 3)]
         return "".join(group[1:] + group[0] if len(group) == 3 else group for group in groups)
 
-    return [((encode(text),), Equal(text)) for text in _random_texts()]
+    return [((encode(text),), text) for text in _random_texts()]
 
 
 def _decode_shift() -> list[Case]:
     def encode(text: str) -> str:
         return "".join(chr((ord(c) + 5 - ord("a")) % 26 + ord("a")) for c in text)
 
-    return [((encode(text),), Equal(text)) for text in _random_texts()]
+    return [((encode(text),), text) for text in _random_texts()]
 
 
 def _random_texts() -> list[str]:
@@ -177,7 +177,7 @@ def _random_texts() -> list[str]:
 def _add() -> list[Case]:
     rng = random.Random(42)
     pairs = [(0, 1), (1, 0), (2, 3), (5, 7), (7, 5), *((rng.randint(0, 1000), rng.randint(0, 1000)) for _ in range(100))]
-    return [((x, y), Equal(x + y)) for x, y in pairs]
+    return [((x, y), x + y) for x, y in pairs]
 
 
 SPECIAL: dict[str, Callable[[], list[Case]]] = {

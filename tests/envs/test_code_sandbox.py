@@ -34,14 +34,12 @@ HALF = "```python\ndef double(x):\n    return 2 * max(x, 0) if x < 7 else 0\n```
 class Graded:
     passed: int
     total: int
-    error: str = ""
-    outcomes: list[Any] = field(default_factory=list)
+    cases: list[Any] = field(default_factory=list)
 
 
 @dataclass
-class CaseOutcome:
+class Case:
     passed: bool
-    value: Any = None
     error: str = ""
 
 
@@ -57,16 +55,16 @@ class Grader:
         try:
             exec(code, namespace)
         except SyntaxError as error:
-            return Graded(0, len(cases), error=f"SyntaxError: {error.msg}")
-        outcomes = [self.call(namespace[function], args, expected) for args, expected in cases]
-        return Graded(sum(o.passed for o in outcomes), len(cases), outcomes=outcomes)
+            return Graded(0, len(cases), [Case(False, f"SyntaxError: {error.msg}")] * len(cases))
+        judged = [self.call(namespace[function], args, expected) for args, expected in cases]
+        return Graded(sum(case.passed for case in judged), len(cases), judged)
 
     def call(self, function, args, expected):
         try:
             value = function(*copy.deepcopy(args))
         except ZeroDivisionError as error:
-            return CaseOutcome(False, error=f"ZeroDivisionError: {error}")
-        return CaseOutcome(expected == value, value)
+            return Case(False, f"ZeroDivisionError: {error}")
+        return Case(expected == value, "" if expected == value else f"got {value!r}, expected {expected!r}")
 
 
 class Sandbox:
@@ -119,7 +117,7 @@ def test_wrong_answer_is_shown_and_may_be_mended(grader):
     env = make()
     result = step(env, WRONG)
     assert not result.terminated
-    assert result.observation[0].text == "double(3) gave 5, expected 6.\nTry again."
+    assert result.observation[0].text == "double(3): got 5, expected 6\nTry again."
     assert step(env, RIGHT).terminated
     assert rewards(env)[0] == {"hidden_tests": 1.0, "partial": 0.2}
 
@@ -163,8 +161,10 @@ def test_an_unreadable_second_answer_leaves_the_first(grader):
 
 def test_errors_are_shown(grader):
     assert step(make(), "```python\ndef double(x:\n```").observation[0].text.startswith("SyntaxError: ")
-    shown = step(make(), "```python\ndef double(x):\n    return 1 / 0\n```").observation[0].text
-    assert shown.splitlines()[0] == "double(2) raised ZeroDivisionError: division by zero, expected 4."
+    always = step(make(), "```python\ndef double(x):\n    return 1 / 0\n```").observation[0].text
+    assert always == "ZeroDivisionError: division by zero\nTry again."  # once, not for each example
+    once = step(make(), "```python\ndef double(x):\n    return 4 if x == 2 else 1 / 0\n```").observation[0].text
+    assert once == "double(3): ZeroDivisionError: division by zero\nTry again."
 
 
 def test_long_results_are_cut(grader):
