@@ -3,16 +3,17 @@
 Consumes groups from an EpisodeSource (the rollout manager, or episodes on disk), produces policy versions through a
 WeightTransport. Waits for `next_batch` (unblocked by the manager, or its deadline) and for `publish` (unblocked by the
 engines' acknowledgement, or their deadline); the step itself runs in a thread, so the event loop never blocks. It knows
-nothing of how any of them work. Version v of the policy is the one after v steps.
+nothing of how any of them work. Version v of the policy is the one after v steps. A run that goes on from a checkpoint
+starts at its steps; what was trained after it comes from the source again, as any other batch, and trains to the same policy.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from agentrl.episode import EpisodeGroup, EpisodeSource
+from agentrl.episode import EpisodeSource
 from agentrl.weights import WeightTransport
 
 from .trainer import Trainer
@@ -57,23 +58,3 @@ async def train(
                 await loop.run_in_executor(thread, save, step + 1)
             if on_step is not None:
                 await on_step(step + 1, {**metrics, **source.metrics(), "version": float(version)})
-
-
-def replay(trainer: Trainer, trained: Iterable[tuple[int, Sequence[EpisodeGroup]]], *, start: int) -> int:
-    """Brings a trainer that was loaded from the checkpoint of `start` steps to where the run stood when it was killed: the
-    batches that were trained after the checkpoint, as (step, groups) in order, are trained again from the episodes on disk.
-    Nothing is sampled, and nobody is told that they are trained, since that is on record. Returns the steps done.
-
-    Raises ValueError when a step is missing: going on would give another policy than the one that played the later episodes.
-    """
-    done = start
-    for step, groups in trained:
-        if step < start:
-            continue
-        if step != done:
-            raise ValueError(
-                f"step {done} was trained after the checkpoint but its episodes are not on disk; step {step} is next"
-            )
-        trainer.step(groups, step)
-        done += 1
-    return done

@@ -160,6 +160,7 @@ class Trainer:
             raise UsageError(
                 "trainer.correction=tis compares the trainer's logprobs with the engine's: set trainer.old_logprobs=recompute"
             )
+        self.learning_rate(0)  # refuses an unknown schedule now, not in the first step
         if not self._temperature > 0:
             raise UsageError("sampling.temperature must be above 0 for training: greedy episodes of a group are all the same")
         if (top_p < 1.0 or top_k > 0) and (config.old_logprobs == "engine" or config.correction != "none"):

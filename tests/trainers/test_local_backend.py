@@ -19,9 +19,7 @@ from tests.trainers.builders import (
     tiny,
 )
 
-LOSS = policy_loss(
-    clip_low=0.5, clip_high=0.6, kl="k3", kl_coef=0.05, entropy_coef=0.01, correction="tis", correction_cap=1.2
-)
+LOSS = policy_loss(clip_low=0.5, clip_high=0.6, kl="k3", kl_coef=0.05, entropy_coef=0.01, correction="tis", correction_cap=1.2)
 CLIP = policy_loss(clip_low=0.2, clip_high=0.2)
 
 
