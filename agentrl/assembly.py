@@ -66,6 +66,22 @@ def engine(config: Config, model: Any, tokenizer: Any, *, version: int = 0) -> E
     return made
 
 
+def resuming(config: Config, engine: Engine, tokenizer: Any) -> Engine:
+    """The engine as episodes see it: what an update cuts off goes on. The embedded engine's random numbers go by position."""
+    made: Engine = part("rollout.engines.resuming:ResumingEngine")(
+        engine,
+        decode=tokenizer.decode,
+        reseed=not embedded(engine),
+        timeout=config.rollout.step_timeout,
+    )
+    return made
+
+
+def embedded(engine: Engine) -> bool:
+    """Does it read the trainer's own parameters?"""
+    return isinstance(engine, registry.find("engine", "torch"))
+
+
 def trainer(config: Config, backend: Any) -> Any:
     """The algorithm on a backend that holds the initial weights: the reference policy is copied from them."""
     reference = backend.frozen() if config.trainer.kl != "none" else None

@@ -84,9 +84,9 @@ class LiveWatch:
         import rich.live
 
         self._console = console or rich.console.Console()
-        self._live = rich.live.Live(console=self._console, refresh_per_second=4, get_renderable=self._render)
         self._title, self._steps, self._rows = "", 0, list[Row]()
         self._phase, self._since = "", time.monotonic()
+        self._live = rich.live.Live(console=self._console, refresh_per_second=4, get_renderable=self._render)
 
     def begin(self, title: str, *, steps: int, rows: Sequence[Row] = ()) -> None:
         self._title, self._steps, self._rows = title, steps, list(rows)
@@ -142,16 +142,16 @@ COLUMNS = ("step", "reward", "pass", "eval", "sampled/s", "trained/s", "sandbox"
 
 
 def cells_of(row: Row) -> dict[str, str]:
-    """A row's numbers as a person reads them; empty where the row does not have them."""
-    rollout = row.get("time/rollout", 0.0)
+    """A row's numbers as a person reads them; empty where the row does not have them. Rates: tokens of a second in which the
+    engine samples, or the trainer trains."""
     episodes = int(row.get("episodes", 0))
     return {
         "step": str(int(row["step"])),
         "reward": _number(row.get("reward")),
         "pass": _percent(row.get("pass_rate")),
         "eval": _percent(row.get("eval/pass_rate")),
-        "sampled/s": _rate(row.get("sampled_tokens"), rollout, "tok"),
-        "trained/s": f"{row['tokens_per_s']:.0f} tok" if row.get("tokens_per_s") else "",
+        "sampled/s": _rate(row.get("engine/sampled_tokens", 0.0), row.get("engine/busy_s", 0.0)),
+        "trained/s": _rate(row.get("tokens_per_s", 0.0), 1.0),
         "sandbox": str(int(row["sandbox_calls"])) if row.get("sandbox_calls") else "",
         "cut": f"{int(row['truncated'])}/{episodes}" if "truncated" in row else "",
         "aborted": str(int(row["aborted"])) if row.get("aborted") else "",
@@ -214,5 +214,5 @@ def _percent(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.0f}%"
 
 
-def _rate(count: float | None, seconds: float, unit: str) -> str:
-    return "" if not count or seconds <= 0 else f"{count / seconds:.0f} {unit}"
+def _rate(tokens: float, seconds: float) -> str:
+    return f"{tokens / seconds:.0f} tok" if tokens and seconds > 0 else ""

@@ -24,8 +24,8 @@ BY_NAME = {
 }
 """Groups whose value may also be a name, module:Name or path: (the key that takes it, the registry's kind or "")."""
 
-NOT_FOR_PEOPLE = ("scripted",)
-"""Doubles for tests: found when asked for, not suggested."""
+DOUBLES = ("scripted",)
+"""Made for tests, which build them with a script; a run cannot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,10 +99,9 @@ def check_name(kind: str, name: str, more: Iterable[str] = ()) -> None:
         return
     if name.rstrip(":").endswith(".py"):
         raise UsageError(_class_missing(kind, name.rstrip(":")))
-    known = registry.names(kind)
+    known = {*registry.names(kind), *more}.difference(DOUBLES)
     if name not in known:
-        shown = {*known, *more} - set(NOT_FOR_PEOPLE)
-        raise UsageError(f"there is no {kind} {name!r}; {nearest(name, shown)} (or give module:Name, or path/to/file.py:Name)")
+        raise UsageError(f"there is no {kind} {name!r}; {nearest(name, known)} (or give module:Name, or path/to/file.py:Name)")
 
 
 def check_model(name: str) -> None:

@@ -118,8 +118,7 @@ def compare(first: Sequence[Episode], last: Sequence[Episode]) -> str:
 
 def choose(first: Sequence[Episode], last: Sequence[Episode]) -> list[tuple[Episode, Episode]]:
     """Pairs of the same task: the most improved first, then what stayed well, then what stayed or became bad."""
-    after = {e.task.id: e for e in reversed(last) if not e.outcome.is_aborted}
-    before = {e.task.id: e for e in reversed(first) if not e.outcome.is_aborted}
+    before, after = _by_task(first), _by_task(last)
     pairs = [(before[task], after[task]) for task in before if task in after]
     better = sorted((p for p in pairs if p[1].reward > p[0].reward), key=lambda p: p[0].reward - p[1].reward)
     same = [p for p in pairs if p[1].reward == p[0].reward and passed(p[1])]
@@ -147,6 +146,15 @@ def moving_mean(values: Sequence[float], width: int) -> list[float]:
     [0.0, 0.5, 1.5]
     """
     return [mean(values[max(0, i + 1 - width) : i + 1]) for i in range(len(values))]
+
+
+def _by_task(episodes: Sequence[Episode]) -> dict[str, Episode]:
+    """The first sample of each task, in their order."""
+    found: dict[str, Episode] = {}
+    for episode in episodes:
+        if not episode.outcome.is_aborted:
+            found.setdefault(episode.task.id, episode)
+    return found
 
 
 def _verdict(scores: Sequence[Score]) -> list[str]:

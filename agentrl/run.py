@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from agentrl import assembly, models, registry, rundir
+from agentrl import assembly, models, rundir
 from agentrl.assembly import part
 from agentrl.compose import Resolved
 from agentrl.config import Config
@@ -139,8 +139,9 @@ async def _open(stack: AsyncExitStack, resolved: Resolved, run: RunDir | None, w
     step = latest.step if latest is not None else 0
     engine = assembly.engine(config, backend.model, loaded.tokenizer, version=step)
     stack.push_async_callback(engine.aclose)
-    shared = isinstance(engine, registry.find("engine", "torch"))
-    setup = assembly.setup(config, world, engine, renderer, pool)
+    shared = assembly.embedded(engine)
+    playing = assembly.resuming(config, engine, loaded.tokenizer)
+    setup = assembly.setup(config, world, playing, renderer, pool)
     store = stack.enter_context(contextlib.closing(part("rollout.store:GroupStore")(run.episodes)))
     manager = part("rollout.manager:RolloutManager")(
         setup, world.tasks, store, schedule=assembly.schedule(config), step=step, version=step
@@ -158,7 +159,7 @@ async def _open(stack: AsyncExitStack, resolved: Resolved, run: RunDir | None, w
         source=await stack.enter_async_context(manager),
         transport=publisher,
         trainer=trainer,
-        engine=engine,
+        engine=playing,
         backend=backend,
         checkpoints=checkpoints,
         evaluations=Evaluations(run.evals),
@@ -224,7 +225,8 @@ async def _evaluate(config: Config, watch: Watch) -> tuple[Score, Sequence[Any]]
         renderer = assembly.renderer(config, loaded.tokenizer)
         engine = assembly.engine(config, loaded.model, loaded.tokenizer)
         stack.push_async_callback(engine.aclose)
-        setup = assembly.for_evaluation(config, assembly.setup(config, world, engine, renderer, pool))
+        playing = assembly.resuming(config, engine, loaded.tokenizer)
+        setup = assembly.for_evaluation(config, assembly.setup(config, world, playing, renderer, pool))
         watch.begin(f"{config.model.id} in {config.env.id}: {len(tasks)} held-out tasks", steps=0)
         stack.callback(watch.close)
         total = len(tasks) * config.eval.samples

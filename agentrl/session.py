@@ -20,6 +20,7 @@ from agentrl.config import Config
 from agentrl.engine import Engine
 from agentrl.episode import EpisodeGroup, EpisodeSource
 from agentrl.live import Watch
+from agentrl.model_wheel import no_progress_bars
 from agentrl.phases import Phases
 from agentrl.record import of_groups
 from agentrl.rundir import RunDir, replace_text
@@ -125,8 +126,7 @@ class Session:
         self.watch.note(f"step {self.step}: {score}, on {len(self.held_out)} held-out tasks")
         best = max(self.evaluations.scores, key=lambda s: (s.pass_rate, s.reward, -s.step))
         if best is score and self.step:
-            with self.phases("checkpoint"):
-                self.checkpoints.export("best", self.backend.save_pretrained)
+            self._export("best")
         return score
 
     async def _evaluate(self) -> Any:
@@ -142,8 +142,11 @@ class Session:
         """What is kept whenever a run ends well or is stopped: a checkpoint to go on from, and the model as it is."""
         if self.saved < self.step:
             self.save(self.step)
-        with self.phases("checkpoint"):
-            self.checkpoints.export("last", self.backend.save_pretrained)
+        self._export("last")
+
+    def _export(self, name: str) -> None:
+        with self.phases("checkpoint"), no_progress_bars():
+            self.checkpoints.export(name, self.backend.save_pretrained)
 
     def write_report(self, changed: Mapping[str, str]) -> list[Path]:
         scores = self.evaluations.scores

@@ -31,6 +31,7 @@ WRONG = {
     "engine=torhc": "there is no engine 'torhc'; did you mean 'torch'?",
     "model=smolm2": "there is no model 'smolm2'; did you mean 'smollm2-135m'?",
     "model=": "there is no model ''; valid: ",
+    "engine=scripted": "there is no engine 'scripted'; valid: 'torch'",
     "sandbox=none": "there is no sandbox 'none'; valid: 'local', 'unsafe_local'",
     "env=nowhere.py:X": "there is no file nowhere.py (for env=nowhere.py:X)",
     # form
