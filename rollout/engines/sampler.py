@@ -82,6 +82,7 @@ class Sampler:
             ids[part] = _search(blocks[part], sums[part], u[part])
         if cut:
             ids[cut], norms[cut] = _cut(x[cut], norms[cut], u[cut], [draws[i].sampling for i in cut])
+        ids.clamp_(max=x.shape[1] - 1)  # a row of nan may lead past the vocabulary; its id is thrown away
         logprobs = (x.gather(1, ids[:, None])[:, 0].double() / norms).log()
         return Drawn(ids=ids.tolist(), logprobs=logprobs.clamp_(max=0.0).tolist(), finite=finite.tolist())
 
