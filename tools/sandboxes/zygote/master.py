@@ -73,6 +73,7 @@ def _prepare(settings: Settings) -> list[str]:
     """The environment and the modules that every execution starts with. Gives what could not be imported."""
     os.environ.clear()
     os.environ.update({"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"})
+    os.environ.update({"USER": "sandbox", "LOGNAME": "sandbox"})
     os.environ.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2", **settings.env})
     sys.path.remove(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     sys.path += settings.import_path

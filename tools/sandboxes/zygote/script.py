@@ -14,6 +14,7 @@ from typing import NoReturn, TextIO
 from .leave import leave
 
 NAME = "main.py"
+DEEP, SHOWN = 5000, 100  # frames of a traceback
 
 
 def run(code: bytes) -> NoReturn:
@@ -71,7 +72,10 @@ def exit_status(end: SystemExit) -> int:
 
 
 def _report(error: BaseException) -> None:
-    """The traceback, from the user's first frame on."""
+    """The traceback, from the user's first frame on; of an endless recursion its end, for all of it takes seconds."""
     frames = error.__traceback__
     own = frames.tb_next if frames is not None else None
-    traceback.print_exception(type(error), error, own)
+    depth, at = 0, own
+    while at is not None and depth <= DEEP:
+        depth, at = depth + 1, at.tb_next
+    traceback.print_exception(type(error), error, own, limit=None if depth <= DEEP else -SHOWN)

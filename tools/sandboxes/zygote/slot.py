@@ -22,8 +22,8 @@ from .cage import Cage
 from .wire import Reason
 
 TICK, TICK_UNCOUNTED = 0.05, 0.01
-"""Seconds between looks at a running job; shorter where no cgroup holds its memory."""
-TICKS_PER_DISK_LOOK = 5
+"""Seconds between looks at a running job; shorter where no cgroup holds its memory or no file system its files."""
+TICKS_PER_DISK_LOOK = 3
 FAILED_STARTS = 5
 """Children in a row that may die before they take a job; then the slot gives up and is started anew."""
 
@@ -166,7 +166,7 @@ class Slot:
 
     def _oversee(self, job: Job, pid: int, handle: int) -> Reason:
         """Waits for the end of a job; the reason why it has to be ended, or EXIT when it ended itself."""
-        tick = TICK if self.cage.counted else TICK_UNCOUNTED
+        tick = TICK if self.cage.counted and self.cage.in_namespace else TICK_UNCOUNTED
         look, looks = time.monotonic() + tick, 0
         while True:
             deadline = self._deadline(job)
@@ -207,9 +207,11 @@ class Slot:
             return Reason.MEMORY
         if used.processes > self.cage.pids:
             return Reason.PROCESSES
-        if not self.cage.in_namespace and disk and watch.disk_bytes(self.ground) > self.cage.disk:
-            return Reason.DISK
-        return None
+        return Reason.DISK if disk and self._fills_disk() else None
+
+    def _fills_disk(self) -> bool:
+        """In a namespace, the file system has the limit."""
+        return not self.cage.in_namespace and watch.disk_bytes(self.ground) > self.cage.disk
 
     def _bury(self, pid: int, handle: int, ended: bool) -> tuple[int, resource.struct_rusage]:
         """Kills the child and all it has started, and waits until they are gone."""
@@ -222,7 +224,7 @@ class Slot:
     def _conclude(self, job: Job, reason: Reason, status: int, used: resource.struct_rusage) -> None:
         wall = time.monotonic() - job.begun
         cpu = used.ru_utime + used.ru_stime
-        if reason is Reason.EXIT:
+        if reason is Reason.EXIT or os.WIFEXITED(status):  # it may have ended just before we would have ended it
             reason = self._why(status, cpu)
         if job.flags & wire.TIDY:
             folder.empty(self.ground, self.snapshot, self.kept)
@@ -239,7 +241,7 @@ class Slot:
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         if number == signal.SIGXCPU or (number == signal.SIGKILL and cpu >= self.cage.cpu):
             return Reason.CPU
-        return Reason.EXIT
+        return Reason.DISK if self._fills_disk() else Reason.EXIT
 
     def _count_ooms(self) -> int:
         if self.links.oom < 0:
