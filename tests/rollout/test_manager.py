@@ -221,6 +221,32 @@ def test_what_grew_too_old_is_dropped_counted_and_replaced(tmp_path: Path) -> No
     run(main)
 
 
+def test_a_group_whose_age_shows_only_at_its_end_is_dropped_then(tmp_path: Path) -> None:
+    """One generation that lasts over two updates: nobody can know that its first tokens are old before it ends."""
+
+    async def main() -> None:
+        engine = FakeEngine(lambda r: "0" * 120 if r.session_id.startswith("g0-") else "1", tick=0.002)
+        async with managed(tmp_path, engine, staleness=1) as (manager, store, _):
+            for step in (1, 2):
+                batch = await manager.next_batch(1)
+                assert numbers(batch) == [step]
+                await trained(manager, engine, batch, step)
+            assert store.state(0) is GroupState.RUNNING
+            await until(lambda: store.state(0) is not GroupState.RUNNING)
+            assert store.dropped_reasons() == {"too_old": 1}
+
+    run(main)
+
+
+def test_a_place_that_becomes_free_is_filled_while_the_trainer_works(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with managed(tmp_path, draws, staleness=2, max_groups=1) as (manager, store, _):
+            await manager.next_batch(1)
+            await until(lambda: store.numbers(GroupState.FINISHED) == [0, 1, 2])
+
+    run(main)
+
+
 # Groups that are not good enough.
 
 
