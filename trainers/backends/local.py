@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -116,11 +117,6 @@ class LocalBackend:
             (total * factor).backward()
             return total.item() * factor, [sums]
 
-        def adder(parameter: Tensor | None) -> Any:
-            if parameter is None or not self._optimizer.holds(parameter):
-                return None
-            return lambda gradient: self._optimizer.add_gradient(parameter, gradient)
-
         gradient, value, sums_of_chunks = fused_loss(
             hidden,
             head,
@@ -130,11 +126,17 @@ class LocalBackend:
             temperature=temperature,
             chunk=self._chunk,
             factor=factor,
-            add_weight=adder(head.weight),
-            add_bias=adder(head.bias),
+            add_weight=self._adder(head.weight),
+            add_bias=self._adder(head.bias),
         )
         hidden.backward(gradient)
         return value, sums_of_chunks
+
+    def _adder(self, parameter: Tensor | None) -> Callable[[Tensor], None] | None:
+        """What takes the gradients of an output layer's parameter; None when it is not trained."""
+        if parameter is None or not self._optimizer.holds(parameter):
+            return None
+        return partial(self._optimizer.add_gradient, parameter)
 
     def layout(self) -> WeightLayout:
         specs = [

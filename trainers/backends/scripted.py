@@ -82,7 +82,8 @@ class ScriptedBackend:
             total.backward()
             metrics["loss"] += total.item() / denominator
             for name, value in sums.items():
-                metrics[name] = metrics.get(name, 0.0) + float(value)
+                before = metrics.get(name, 0.0)
+                metrics[name] = max(before, float(value)) if name.endswith("_max") else before + float(value)
         self.logprob += lr
         return metrics
 
