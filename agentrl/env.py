@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, NamedTuple
 
 from agentrl.messages import Action, Message, as_messages
@@ -33,17 +35,26 @@ def done(observation: Any = "", reward: float = 0.0, **info: Any) -> Step:
 def as_step(value: Any) -> Step:
     """What `Env.step` may return, as a Step: str, image, message(s), (obs, reward), (obs, reward, done), or the five.
 
+    Raises ValueError for a reward that is no finite number, TypeError for an observation that is none.
+
     >>> as_step("Higher.").observation[0].text, as_step(("Lower.", 0.5)).reward
     ('Higher.', 0.5)
     """
     if isinstance(value, Step):
-        return value
-    if isinstance(value, tuple) and len(value) in (2, 3, 5) and isinstance(value[1], (int, float)):
+        return value._replace(observation=as_messages(value.observation), reward=_finite(value.reward))
+    if isinstance(value, tuple) and len(value) in (2, 3, 5) and isinstance(value[1], Real):
         observation, reward, *rest = value
         terminated = bool(rest[0]) if rest else False
         truncated = bool(rest[1]) if len(rest) == 3 else False
-        return Step(as_messages(observation), float(reward), terminated, truncated, rest[2] if len(rest) == 3 else {})
+        info = rest[2] if len(rest) == 3 else {}
+        return Step(as_messages(observation), _finite(reward), terminated, truncated, info)
     return Step(as_messages(value))
+
+
+def _finite(reward: Any) -> float:
+    if not math.isfinite(reward):
+        raise ValueError(f"a step gave the reward {reward}; it must be a finite number")
+    return float(reward)
 
 
 class Env:

@@ -11,7 +11,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, get_args, overload
+
+from agentrl.answers import canonical, code_blocks, last_of, numbers, whole_numbers
+from agentrl.errors import MissingExtra
 
 Role = Literal["system", "user", "assistant", "tool"]
 T = TypeVar("T")
@@ -44,14 +47,18 @@ class Image:
     @classmethod
     def of(cls, value: Any) -> Image:
         """From a PIL image, a numpy array [height, width, 3] of uint8, or encoded bytes. Raises TypeError otherwise."""
-        import PIL.Image
-
+        module = type(value).__module__.partition(".")[0]
+        shaped = getattr(value, "ndim", 0) in (2, 3) and hasattr(value, "__array_interface__")
+        if not (isinstance(value, bytes) or shaped or module == "PIL"):
+            raise TypeError(f"{value!r:.80} is neither text nor an image (a PIL image, a uint8 array or encoded bytes)")
+        try:
+            import PIL.Image
+        except ModuleNotFoundError:
+            raise MissingExtra("pillow", extra="images") from None
         if isinstance(value, bytes):
             value = PIL.Image.open(io.BytesIO(value))
-        elif hasattr(value, "__array_interface__") and not isinstance(value, PIL.Image.Image):
+        elif shaped:
             value = PIL.Image.fromarray(value)
-        if not isinstance(value, PIL.Image.Image):
-            raise TypeError(f"an image is a PIL image, a uint8 array or encoded bytes, not {type(value).__name__}")
         buffer = io.BytesIO()
         value.convert("RGB").save(buffer, format="PNG")
         png = buffer.getvalue()
@@ -90,10 +97,10 @@ class Message:
     name: str | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.content, str):
-            object.__setattr__(self, "content", (Text(text=self.content),))
-        else:
-            object.__setattr__(self, "content", tuple(self.content))
+        if self.role not in get_args(Role):
+            raise ValueError(f"a message's role is one of {', '.join(get_args(Role))}, not {self.role!r}")
+        content = (self.content,) if isinstance(self.content, str) else self.content or ()
+        object.__setattr__(self, "content", tuple(_part(part) for part in content))
         object.__setattr__(self, "tool_calls", tuple(self.tool_calls))
 
     @property
@@ -130,32 +137,43 @@ class Message:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Message:
-        """Text messages only: images live in the media store, so a dict alone cannot restore them."""
+        """Text messages only. Raises ValueError for one with images (they live in the media store, a dict cannot restore
+        them), for one without a role, and for calls that cannot be read."""
+        if "role" not in data:
+            raise ValueError(f"a message needs a role; this one has only {', '.join(map(repr, data)) or 'nothing'}")
         content = data.get("content") or ""
-        if not isinstance(content, str):
-            content = "".join(part["text"] for part in content if part["type"] == "text")
-        calls = [
-            ToolCall(
-                id=c.get("id") or f"call_{i}", name=c["function"]["name"], arguments=_arguments(c["function"]["arguments"])
-            )
-            for i, c in enumerate(data.get("tool_calls") or ())
-        ]
         return cls(
             role=data["role"],
-            content=(Text(text=content),) if content else (),
+            content=(Text(text=text),) if (text := content if isinstance(content, str) else _joined(content)) else (),
             reasoning=data.get("reasoning_content") or "",
-            tool_calls=tuple(calls),
+            tool_calls=tuple(_call(call, i) for i, call in enumerate(data.get("tool_calls") or ())),
             tool_call_id=data.get("tool_call_id"),
             name=data.get("name"),
         )
 
 
-def _arguments(value: Any) -> Mapping[str, Any]:
-    return dict(json.loads(value) if isinstance(value, str) else value)
+def _joined(parts: Iterable[Mapping[str, Any]]) -> str:
+    texts = []
+    for part in parts:
+        if part.get("type") != "text":
+            raise ValueError(f"a message with a part of type {part.get('type')!r} cannot be made from a dict, only text can")
+        texts.append(part["text"])
+    return "".join(texts)
 
 
-_FENCE = re.compile(r"```[ \t]*([\w+-]*)[^\n]*\n(.*?)(?:\n)?```", re.DOTALL)
+def _call(data: Mapping[str, Any], index: int) -> ToolCall:
+    function = data.get("function", data)
+    arguments = function.get("arguments") or {}
+    if isinstance(arguments, str):
+        arguments = json.loads(arguments)
+    if not isinstance(arguments, Mapping):
+        raise ValueError(f"the arguments of a call of {function['name']!r} are no JSON object: {arguments!r}")
+    return ToolCall(id=data.get("id") or f"call_{index}", name=function["name"], arguments=dict(arguments))
+
+
 _THINK = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
+_UNREADABLE = (ValueError, TypeError, LookupError, ArithmeticError, SyntaxError, RecursionError)
+"""What a form may raise for a text that is not of it (SyntaxError: ast.literal_eval). Anything else is a bug of the form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +198,7 @@ class Action:
     @property
     def answer_text(self) -> str:
         """The text without any reasoning left in it, also when a template did not separate it."""
-        return _THINK.sub("", self.text).strip()
+        return _THINK.sub("", self.text).rpartition("</think>")[2].strip()
 
     @overload
     def parse(self, form: type[T]) -> T: ...
@@ -189,18 +207,21 @@ class Action:
     @overload
     def parse(self, form: Callable[[str], T]) -> T: ...
     def parse(self, form: Any) -> Any:
-        """Reads the answer as an int, a float, a str, a regex's first group, or whatever a callable makes of it.
+        """Reads the answer as an int, a float, a bool (yes, no), a str, a regex's first group, or what a callable makes of it.
 
-        Numbers: the last one in the text counts. Raises ParseError with a text the model can learn from.
+        Numbers: the last one in the text counts (int: the last whole one). Raises ParseError with a text the model can
+        learn from.
         """
         text = self.answer_text
         if form is str:
             return text
+        if form is bool:
+            return self.word("yes", "no", "true", "false") in ("yes", "true")
         if form in (int, float):
-            found = re.findall(r"-?\d+(?:\.\d+)?" if form is float else r"-?\d+", text)
+            found: list[Any] = whole_numbers(text) if form is int else numbers(text)
             if not found:
                 raise ParseError(f"Your answer must hold {'a whole number' if form is int else 'a number'}.")
-            return form(found[-1])
+            return found[-1]
         if isinstance(form, (str, re.Pattern)):
             match = re.search(form, text, re.DOTALL)
             if match is None:
@@ -211,21 +232,21 @@ class Action:
             return form(text)
         except ParseError:
             raise
-        except (ValueError, TypeError, KeyError, IndexError) as error:
+        except _UNREADABLE as error:
             raise ParseError(f"Your answer could not be read: {error}") from error
 
     def word(self, *choices: str) -> str:
         """The last of `choices` that stands in the text as a word (any case); without choices, the last word."""
-        words: list[str] = re.findall(r"[\w-]+", self.answer_text)
-        if not choices:
-            if not words:
-                raise ParseError("Your answer is empty.")
-            return words[-1]
-        lowered = {choice.lower(): choice for choice in choices}
-        for word in reversed(words):
-            if word.lower() in lowered:
-                return lowered[word.lower()]
-        raise ParseError(f"Your answer must hold one of: {', '.join(choices)}.")
+        text = self.answer_text
+        if choices:
+            found = last_of(text, choices)
+            if found is None:
+                raise ParseError(f"Your answer must hold one of: {', '.join(choices)}.")
+            return found
+        words: list[str] = re.findall(r"[\w-]+", text)
+        if not words:
+            raise ParseError("Your answer is empty.")
+        return words[-1]
 
     def tag(self, name: str) -> str:
         """The content of the last complete <name>...</name>."""
@@ -236,13 +257,12 @@ class Action:
 
     def code(self, *languages: str) -> str:
         """The last complete fenced code block (of one of `languages`, if named; an unnamed fence counts for any)."""
-        blocks = [(lang.lower(), body) for lang, body in _FENCE.findall(self.answer_text)]
-        wanted = {language.lower() for language in languages} | {""}
-        blocks = [b for b in blocks if not languages or b[0] in wanted]
+        wanted = {canonical(language) for language in languages} | {""}
+        blocks = [body for language, body in code_blocks(self.answer_text) if not languages or language in wanted]
         if not blocks:
             fence = f"```{languages[0] if languages else ''}\n...\n```"
             raise ParseError(f"Your answer must hold a complete code block:\n{fence}")
-        return str(blocks[-1][1])
+        return blocks[-1]
 
     def message(self) -> Message:
         """The action as the assistant's message of the conversation."""
@@ -254,7 +274,7 @@ def as_messages(value: Any, role: Role = "user") -> tuple[Message, ...]:
     """What an environment may return as an observation, as messages: str, image, Message, dict, or a list of these.
 
     A list of strings and images becomes one message with several parts. None and "" become no message.
-    Raises TypeError for anything else.
+    Raises TypeError for anything else, ValueError for a dict that is no message.
 
     >>> as_messages("Higher.")[0].role
     'user'
@@ -265,7 +285,7 @@ def as_messages(value: Any, role: Role = "user") -> tuple[Message, ...]:
         return (value,)
     if isinstance(value, Mapping):
         return (Message.from_dict(value),)
-    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable) or hasattr(value, "__array_interface__"):
+    if isinstance(value, (str, bytes, Text, Image)) or not isinstance(value, Iterable) or hasattr(value, "__array_interface__"):
         return (Message(role=role, content=(_part(value),)),)
     out: list[Message] = []
     parts: list[Part] = []

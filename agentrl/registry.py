@@ -5,6 +5,7 @@ The same names work in every process, since nothing is registered by running cod
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import sys
@@ -56,7 +57,7 @@ def find(kind: str, name: str) -> Any:
     if ":" not in target:
         raise UsageError(f"there is no {kind} {name!r}; {nearest(name, known)} (or give module:Name, or path/to/file.py:Name)")
     where, _, attribute = target.rpartition(":")
-    module = _file(where) if where.endswith(".py") else _module(where, kind, name)
+    module = _file(Path(where).expanduser().resolve()) if where.endswith(".py") else _module(where, kind, name)
     if not hasattr(module, attribute):
         public = [n for n in vars(module) if not n.startswith("_")]
         raise UsageError(f"{where} holds no {attribute!r}; {nearest(attribute, public)}")
@@ -73,15 +74,19 @@ def _module(where: str, kind: str, name: str) -> ModuleType:
 
 
 @cache
-def _file(where: str) -> ModuleType:
-    path = Path(where).expanduser().resolve()
+def _file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise UsageError(f"there is no file {where}")
-    name = f"agentrl_user_{path.stem}_{abs(hash(str(path))):x}"
+        raise UsageError(f"there is no file {path}")
+    # The same name in every process, so that what one pickles another finds once it has loaded the file.
+    name = f"agentrl_user_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickle look a class's module up
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]  # half a module must not be found by a later import
+        raise
     return module

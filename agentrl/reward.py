@@ -9,10 +9,12 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
+from numbers import Real
 from typing import Any, TypeVar
 
 from agentrl.episode import Episode
-from agentrl.sandbox import SandboxPool
+from agentrl.errors import UsageError
+from agentrl.sandbox import SandboxError, SandboxPool
 from agentrl.threads import invoke
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -39,7 +41,7 @@ def metric(function: F) -> F:
 
 
 async def score(env: Any, episode: Episode, pool: SandboxPool | None) -> tuple[dict[str, float], dict[str, float]]:
-    """(rewards times weights, metrics) of a finished episode. Raises RewardError, SandboxLost."""
+    """(rewards times weights, metrics) of a finished episode. Raises RewardError, SandboxError, UsageError."""
     rewards: dict[str, float] = {}
     metrics: dict[str, float] = {}
     turn_sum = sum(turn.reward for turn in episode.turns)
@@ -75,15 +77,17 @@ async def _call(name: str, function: Callable[..., Any], episode: Episode, pool:
     fresh = None
     if "fresh" in wanted:
         if pool is None:
-            raise RewardError(f"reward {name!r} asks for a fresh sandbox, but the environment declares no SandboxSpec")
+            raise UsageError(f"reward {name!r} asks for a fresh sandbox, but the environment declares no SandboxSpec")
         fresh = given["fresh"] = await pool.acquire()
     try:
         value = await invoke(function, **given)
+    except (RewardError, SandboxError, UsageError):
+        raise
+    except Exception as error:
+        raise RewardError(f"reward {name!r} raised {type(error).__name__}: {error}") from error
     finally:
         if fresh is not None:
             await fresh.aclose()
-    if isinstance(value, bool):
-        value = float(value)
-    if not isinstance(value, (int, float)) or not math.isfinite(value):
+    if not isinstance(value, Real) or not math.isfinite(value):
         raise RewardError(f"reward {name!r} gave {value!r}; it must be a finite number")
     return float(value)

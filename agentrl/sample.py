@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from agentrl.episode import Episode, EpisodeGroup
@@ -40,13 +40,31 @@ class Sample:
                 f"sample of episode {self.episode}: {len(self.ids)} ids, {len(self.mask)} mask, "
                 f"{len(self.logprobs)} logprobs, {len(self.versions)} versions; they must be as many"
             )
+        if self.turn_rewards and len(self.turn_rewards) != self.trained_runs:
+            raise ValueError(
+                f"sample of episode {self.episode}: {len(self.turn_rewards)} rewards of turns for {self.trained_runs} turns"
+            )
 
     @property
     def trained_tokens(self) -> int:
         return sum(self.mask)
 
+    @property
+    def trained_runs(self) -> int:
+        """Runs of ones in the mask: as many as turns, where each sampled something and was answered."""
+        return runs(self.mask)
+
     def __len__(self) -> int:
         return len(self.ids)
+
+
+def runs(mask: Sequence[int]) -> int:
+    """How many runs of ones a mask has.
+
+    >>> runs((0, 1, 1, 0, 1))
+    2
+    """
+    return sum(now > before for before, now in zip((0, *mask), mask, strict=False))
 
 
 def samples_of(groups: Iterable[EpisodeGroup]) -> list[Sample]:
@@ -66,7 +84,8 @@ def _samples(episode: Episode) -> list[Sample]:
             logprobs=t.logprobs,
             versions=t.versions,
             reward=episode.reward,
-            turn_rewards=tuple(rewards) if any(rewards) and len(transcripts) == 1 else (),
+            # Where turns and runs do not pair up (a fork, a turn without an id), credit cannot go to turns.
+            turn_rewards=tuple(rewards) if any(rewards) and len(transcripts) == 1 and len(rewards) == runs(t.mask) else (),
             prompt_length=t.prompt_length,
             truncated=episode.outcome.is_truncated,
             weight=1 / len(transcripts),

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import re
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby
 from typing import Any, Protocol, TypeVar, overload
 
-from agentrl.errors import nearest
-from agentrl.messages import Message, Part, Text, ToolCall, as_messages
-from agentrl.sandbox import Exec, cut
+from agentrl.errors import UsageError, nearest
+from agentrl.messages import Image, Message, Part, Text, ToolCall, as_messages
+from agentrl.sandbox import Exec, SandboxError, cut
 from agentrl.threads import invoke
+from agentrl.tool_schema import INJECTED, arguments_model, docstring, json_schema, name_of
 
-INJECTED = ("self", "sandbox", "env")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -126,15 +127,10 @@ class FunctionTool:
 
     @cached_property
     def spec(self) -> ToolSpec:
-        description, _ = _docstring(self.function)
-        schema = self._model.model_json_schema()
-        schema.pop("title", None)
-        for prop in schema.get("properties", {}).values():
-            prop.pop("title", None)
         return ToolSpec(
-            name=self.limits.name or self.function.__name__,
-            description=description,
-            parameters=schema,
+            name=self.limits.name or name_of(self.function),
+            description=docstring(self.function)[0],
+            parameters=json_schema(self._model),
             timeout=self.limits.timeout,
             max_output=self.limits.max_output,
             retries=self.limits.retries,
@@ -143,22 +139,10 @@ class FunctionTool:
 
     @cached_property
     def _model(self) -> Any:
-        import pydantic  # not at import of agentrl: it costs a fifth of a second
-
-        _, arguments = _docstring(self.function)
-        hints = inspect.get_annotations(self.function, eval_str=True)
-        fields: dict[str, Any] = {}
-        for name, parameter in inspect.signature(self.function).parameters.items():
-            if name in INJECTED:
-                continue
-            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                raise TypeError(f"tool {self.function.__name__}: *{name} cannot be described to a model; name each parameter")
-            default = ... if parameter.default is parameter.empty else parameter.default
-            fields[name] = (hints.get(name, str), pydantic.Field(default, description=arguments.get(name)))
-        config = pydantic.ConfigDict(extra="forbid")
-        return pydantic.create_model(self.function.__name__, __config__=config, **fields)
+        return arguments_model(self.function)
 
     async def __call__(self, arguments: Mapping[str, Any], context: Mapping[str, Any]) -> ToolResult:
+        """Raises ToolCrash for whatever the function should not have raised; a lost sandbox passes as SandboxError."""
         import pydantic
 
         try:
@@ -166,38 +150,76 @@ class FunctionTool:
         except pydantic.ValidationError as error:
             problems = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'arguments'}: {e['msg']}" for e in error.errors())
             return ToolResult.error(f"invalid arguments for {self.spec.name}: {problems}")
-        given = {name: getattr(valid, name) for name in type(valid).model_fields}
-        wanted = inspect.signature(self.function).parameters
-        given |= {name: context[name] for name in ("sandbox", "env") if name in wanted}
-        attempts = 1 + self.spec.retries
-        for attempt in range(attempts):
-            result = await self._once(given)
-            if not result.is_error or attempt == attempts - 1:
-                return result
-        raise AssertionError("unreachable")
+        given = {info.alias: getattr(valid, field) for field, info in type(valid).model_fields.items()}
+        given |= self._injected(context)
+        result, again = await self._once(given)
+        for _ in range(self.spec.retries):
+            if not again:
+                break
+            result, again = await self._once(given)
+        return result
 
-    async def _once(self, given: Mapping[str, Any]) -> ToolResult:
+    def _injected(self, context: Mapping[str, Any]) -> dict[str, Any]:
+        parameters = inspect.signature(self.function).parameters
+        wanted = [name for name in INJECTED if name in parameters and name != "self"]
+        for name in wanted:
+            if context.get(name) is None:
+                what = "declares no SandboxSpec" if name == "sandbox" else "is not there"
+                raise UsageError(f"tool {self.spec.name} asks for {name!r}, but the environment {what}")
+        return {name: context[name] for name in wanted}
+
+    async def _once(self, given: Mapping[str, Any]) -> tuple[ToolResult, bool]:
+        """(the result, may it be tried again)."""
         try:
-            async with asyncio.timeout(self.spec.timeout):
+            async with asyncio.timeout(self.spec.timeout) as limit:
                 value = await invoke(self.function, **given)
+            return as_result(value, self.spec.max_output), False
         except ToolError as error:
-            return ToolResult.error(str(error))
-        except TimeoutError:
-            return ToolResult.error(f"{self.spec.name} took longer than {self.spec.timeout:g} s and was stopped")
-        return as_result(value, self.spec.max_output)
+            return ToolResult.error(cut(str(error), self.spec.max_output)), True
+        except (ToolCrash, SandboxError, UsageError):
+            raise
+        except TimeoutError as error:
+            if not limit.expired():  # its own, of a socket for one
+                raise ToolCrash(f"tool {self.spec.name} raised TimeoutError: {error}") from error
+            return ToolResult.error(f"{self.spec.name} took longer than {self.spec.timeout:g} s and was stopped"), True
+        except Exception as error:
+            raise ToolCrash(f"tool {self.spec.name} raised {type(error).__name__}: {error}") from error
 
 
 def as_result(value: Any, max_output: int) -> ToolResult:
-    """What a tool returned, as a result: text, an Exec, an image, a list of these, or anything with a str()."""
-    if isinstance(value, ToolResult):
-        return value
+    """What a tool returned, as a result of at most about `max_output` characters of text.
+
+    Text, an Exec, an image, or a list with images or parts in it; anything else as JSON.
+
+    >>> as_result({"a": [1, None]}, 100).content[0].text
+    '{"a": [1, null]}'
+    """
     if isinstance(value, Exec):
         return ToolResult(content=(Text(text=value.render(max_output)),), is_error=not value.ok)
-    if value is None or isinstance(value, (int, float, bool, dict)):
-        value = str(value)
-    parts = [part for message in as_messages(value) for part in message.content]
-    shortened = tuple(Text(text=cut(p.text, max_output)) if isinstance(p, Text) else p for p in parts)
-    return ToolResult(content=shortened or (Text(text="[no output]"),))
+    is_error = isinstance(value, ToolResult) and value.is_error
+    left, parts = max_output, []
+    for part in value.content if isinstance(value, ToolResult) else _parts(value):
+        if isinstance(part, Text):
+            part = Text(text=cut(part.text, max(left, 0)))
+            left -= len(part.text)
+        parts.append(part)
+    empty = not any(isinstance(part, Image) or part.text for part in parts)
+    return ToolResult(content=(Text(text="[no output]"),) if empty else tuple(parts), is_error=is_error)
+
+
+def _parts(value: Any) -> tuple[Part, ...]:
+    if value is None or isinstance(value, str):
+        return (Text(text=value or ""),)
+    items = value if isinstance(value, (list, tuple)) else [value]
+    if any(isinstance(item, (Text, Image, Message)) or _is_picture(item) for item in items):
+        return tuple(part for message in as_messages(value) for part in message.content)
+    if isinstance(value, (Mapping, list, tuple, int, float)):
+        return (Text(text=json.dumps(value, ensure_ascii=False, default=str)),)
+    return (Text(text=str(value)),)
+
+
+def _is_picture(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "PIL" or getattr(value, "ndim", 0) in (2, 3)
 
 
 class ToolBox:
@@ -221,23 +243,28 @@ class ToolBox:
         return len(self._tools)
 
     async def run(self, calls: Sequence[ToolCall], context: Mapping[str, Any]) -> list[tuple[Message, bool]]:
-        """(the tool's message, is it an error) for each call, in order. Neighbouring `parallel` calls run together."""
+        """(the tool's message, is it an error) for each call, in order. Neighboring `parallel` calls run together.
+
+        Raises ToolCrash, SandboxError or UsageError, whichever call raised it first; the calls beside it are cancelled.
+        """
         out: list[tuple[Message, bool]] = []
-        batch: list[ToolCall] = []
-        for call in calls:
-            known = self._tools.get(call.name)
-            if not (known and known.spec.parallel):
-                out += await self._together(batch, context)
-                batch = []
-            batch.append(call)
-            if not (known and known.spec.parallel):
-                out += await self._together(batch, context)
-                batch = []
-        return out + await self._together(batch, context)
+        for together, batch in groupby(calls, key=self._is_parallel):
+            if together:
+                out += await self._together(list(batch), context)
+            else:
+                out += [await self._one(call, context) for call in batch]
+        return out
+
+    def _is_parallel(self, call: ToolCall) -> bool:
+        known = self._tools.get(call.name)
+        return known is not None and known.spec.parallel
 
     async def _together(self, calls: Sequence[ToolCall], context: Mapping[str, Any]) -> list[tuple[Message, bool]]:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._one(call, context)) for call in calls]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._one(call, context)) for call in calls]
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from failures
         return [task.result() for task in tasks]
 
     async def _one(self, call: ToolCall, context: Mapping[str, Any]) -> tuple[Message, bool]:
@@ -247,14 +274,3 @@ class ToolBox:
         else:
             result = await known(call.arguments, context)
         return Message(role="tool", content=result.content, tool_call_id=call.id, name=call.name), result.is_error
-
-
-def _docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """(description, what is said of each argument), from a docstring with an "Args:" part, one line or indented."""
-    text = inspect.getdoc(function) or ""
-    head, _, tail = text.partition("Args:")
-    tail = re.split(r"\n\s*(?:Returns|Raises|Example)s?:", tail)[0]
-    found = re.findall(
-        r"(?:^|\n|;)\s*(\w+)\s*(?:\([^)]*\))?\s*:\s*(.+?)(?=\n\s*\w+\s*(?:\([^)]*\))?\s*:|;|\Z)", tail, re.DOTALL
-    )
-    return " ".join(head.split()), {name: " ".join(words.split()) for name, words in found}

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from operator import index
+from typing import Any, Literal, get_args
 
 SegmentRole = Literal["prompt", "sampled", "observation"]
 
@@ -46,16 +47,28 @@ class Segment:
     media: tuple[Media, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.role not in get_args(SegmentRole):
+            raise TranscriptError(f"a segment's role is one of {', '.join(get_args(SegmentRole))}, not {self.role!r}")
         set_ = object.__setattr__
-        set_(self, "ids", tuple(self.ids))
+        try:
+            set_(self, "ids", tuple(map(index, self.ids)))
+            set_(self, "versions", tuple(map(index, self.versions)))
+            set_(self, "logprobs", tuple(map(float, self.logprobs)))
+        except (TypeError, ValueError) as error:
+            raise TranscriptError(
+                f"a {self.role} segment holds whole ids and versions, and logprobs that are numbers: {error}"
+            ) from error
+        set_(self, "media", tuple(self.media))
         if self.role != "sampled":
-            if self.logprobs and any(self.logprobs):
-                raise TranscriptError(f"a {self.role} segment has no logprobs: nothing sampled it")
-            set_(self, "logprobs", (0.0,) * len(self.ids))
-            set_(self, "versions", (NOT_SAMPLED,) * len(self.ids))
-        set_(self, "logprobs", tuple(self.logprobs))
-        set_(self, "versions", tuple(self.versions))
+            self._fill()
         self._check()
+
+    def _fill(self) -> None:
+        """Nothing sampled these ids: that is what their logprobs and versions say, and all that may have been given."""
+        if any(self.logprobs) or any(version != NOT_SAMPLED for version in self.versions):
+            raise TranscriptError(f"a {self.role} segment has no logprobs and no versions: nothing sampled it")
+        object.__setattr__(self, "logprobs", (0.0,) * len(self.ids))
+        object.__setattr__(self, "versions", (NOT_SAMPLED,) * len(self.ids))
 
     def _check(self) -> None:
         if not len(self.ids) == len(self.logprobs) == len(self.versions):
@@ -63,14 +76,20 @@ class Segment:
                 f"a {self.role} segment needs lists of one length: "
                 f"{len(self.ids)} ids, {len(self.logprobs)} logprobs, {len(self.versions)} versions"
             )
+        if any(token < 0 for token in self.ids):
+            raise TranscriptError(f"a token id is at least 0, not {min(self.ids)}")
         if self.role == "sampled":
             if any(not -math.inf < value <= 1e-6 for value in self.logprobs):  # also catches nan
-                raise TranscriptError("a logprob of a sampled id is above 0, -inf or not a number")
+                raise TranscriptError("a logprob is above 0, infinite or not a number: no id can be sampled with it")
             if any(version < 0 for version in self.versions):
                 raise TranscriptError("a sampled id needs the version of the policy that sampled it (>= 0)")
+        end = 0
         for item in self.media:
-            if not 0 <= item.start < item.stop <= len(self.ids):
-                raise TranscriptError(f"media span [{item.start}, {item.stop}) lies outside its segment of {len(self.ids)} ids")
+            if not end <= item.start < item.stop <= len(self.ids):
+                raise TranscriptError(
+                    f"media span [{item.start}, {item.stop}) lies over another one, or outside its segment of {len(self)} ids"
+                )
+            end = item.stop
 
     @property
     def mask(self) -> tuple[int, ...]:
@@ -99,15 +118,20 @@ class Transcript:
             self.append(segment)
 
     def append(self, segment: Segment) -> None:
-        """Adds a segment. The first one is a prompt; a sampled one follows ids it was sampled after. Raises TranscriptError."""
-        if not self._segments and segment.role == "sampled":
-            raise TranscriptError("nothing can be sampled before a prompt")
+        """Adds a segment. The first one is a prompt, and not empty: what is sampled needs ids before it. Raises
+        TranscriptError."""
+        if not self._segments and (segment.role != "prompt" or not segment.ids):
+            raise TranscriptError(
+                f"a transcript starts with a prompt of at least one id, not with a {segment.role} segment of {len(segment)}"
+            )
         if self._segments and segment.role == "prompt":
             raise TranscriptError("a transcript has one prompt, at its start; later ids are observations")
         self._segments.append(segment)
 
     def fork(self, segments: int) -> Transcript:
-        """A new transcript that shares the first `segments` segments."""
+        """A new transcript that shares the first `segments` segments. Raises TranscriptError when there are fewer."""
+        if not 0 <= segments <= len(self._segments):
+            raise TranscriptError(f"cannot share {segments} of {len(self._segments)} segments")
         return Transcript(self._segments[:segments])
 
     @property

@@ -1,0 +1,109 @@
+"""What a model is told of a tool's arguments: a JSON schema from type hints and docstring, and the check of what it gives.
+
+Nothing here calls the tool; `agentrl.tool` does.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from agentrl.errors import UsageError
+
+INJECTED = ("self", "sandbox", "env")
+"""Parameters that the framework fills in and a model never sees."""
+
+_ARGS = re.compile(r"\b(?:Args|Arguments|Parameters):")
+_SECTION = re.compile(r"^\s*(?:Args|Arguments|Parameters|Returns?|Yields?|Raises|Examples?|Notes?):", re.MULTILINE)
+
+
+def arguments_model(function: Callable[..., Any]) -> Any:
+    """A pydantic model of what a model may give. Its fields are numbered and known by alias, since a parameter may be called
+    `json` or `schema`. Raises UsageError for parameters that cannot be described."""
+    import pydantic  # not at import of agentrl: it costs a fifth of a second
+
+    words = docstring(function)[1]
+    hints = _hints(function)
+    fields: dict[str, Any] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in INJECTED:
+            continue
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise UsageError(
+                f"tool {name_of(function)}: parameter {name!r} cannot be described to a model; "
+                "use plain parameters, without *, ** or /"
+            )
+        default = ... if parameter.default is parameter.empty else parameter.default
+        described = pydantic.Field(default, alias=name, description=words.get(name))
+        fields[f"p{len(fields)}"] = (hints.get(name, str), described)
+    config = pydantic.ConfigDict(extra="forbid", coerce_numbers_to_str=True)  # "5" for a text is what GLM's format gives as 5
+    try:
+        return pydantic.create_model(name_of(function), __config__=config, **fields)
+    except pydantic.errors.PydanticUserError as error:
+        raise UsageError(f"tool {name_of(function)}: a type hint has no JSON form: {error.message.splitlines()[0]}") from error
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    target = function if inspect.isroutine(function) else type(function).__call__
+    try:
+        return typing.get_type_hints(target, include_extras=True)
+    except (NameError, AttributeError) as error:
+        raise UsageError(
+            f"tool {name_of(function)}: a type hint cannot be read ({error}); what it names must stand at the top of the module"
+        ) from error
+
+
+def json_schema(model: Any) -> dict[str, Any]:
+    """JSON schema without the titles that pydantic makes up from names."""
+
+    def untitled(value: Any, names: bool = False) -> Any:
+        if isinstance(value, list):
+            return [untitled(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        # Below "properties" and "$defs" the keys are names of the author's: a property may be called "title".
+        return {k: untitled(v, k in ("properties", "$defs") and not names) for k, v in value.items() if names or k != "title"}
+
+    schema: dict[str, Any] = untitled(model.model_json_schema())
+    schema.setdefault("properties", {})
+    return schema
+
+
+def docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """(description, what is said of each argument).
+
+    Arguments stand in an "Args:" part, one a line (longer ones go on indented), or in one line, separated by semicolons:
+    "Run the tests. Args: code: the whole solution; quick: only the first."
+    """
+    text = inspect.getdoc(function) or ""
+    head, *rest = _ARGS.split(text, maxsplit=1)
+    description = _SECTION.split(head)[0]
+    names = {name for name in _parameter_names(function) if name not in INJECTED}
+    return " ".join(description.split()), _arguments(_SECTION.split(rest[0])[0] if rest else "", names)
+
+
+def _parameter_names(function: Callable[..., Any]) -> Iterable[str]:
+    try:
+        return inspect.signature(function).parameters
+    except ValueError as error:  # some builtins have none
+        raise UsageError(
+            f"tool {name_of(function)}: its parameters cannot be read; wrap it in a function with type hints"
+        ) from error
+
+
+def _arguments(text: str, names: Iterable[str]) -> dict[str, str]:
+    """What follows each of `names` and a colon, up to the next one. Only real parameter names start an entry."""
+    either = "|".join(sorted(map(re.escape, names)))
+    if not either:
+        return {}
+    start = rf"(?:^|\n|;)[ \t]*(?:[-*][ \t]+)?({either})[ \t]*(?:\([^)\n]*\))?[ \t]*:"
+    pieces = re.split(start, text)
+    pairs = zip(pieces[1::2], pieces[2::2], strict=True)
+    return {name: " ".join(words.split()).rstrip(";") for name, words in pairs}
