@@ -160,6 +160,23 @@ def test_a_step_changes_the_models_own_tensors():
     assert metrics["grad_norm"] > 0
 
 
+@pytest.mark.parametrize("trained", ["lm_head", "model.layers.0"])
+def test_what_is_frozen_stays_and_the_rest_learns(trained):
+    model = tiny("llama")
+    for name, p in model.named_parameters():
+        p.requires_grad_(name.startswith(trained))
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    samples = siblings(1, 2)
+    inputs = inputs_for(samples)
+    expected = reference_gradients(tiny("llama"), samples, inputs, CLIP, 7.0, 1.0)
+    b = backend(model)
+    ours, _ = gradients(b, samples, inputs, CLIP)
+    assert distance(ours, {name: expected[name] for name in ours}) < 1e-5
+    b.step(samples, inputs, CLIP, denominator=1.0, lr=1e-2, temperature=1.0)
+    for name, p in model.named_parameters():
+        assert torch.equal(p, before[name]) != name.startswith(trained), name
+
+
 def test_step_without_samples_is_a_step_of_gradient_zero():
     b = backend()
     metrics = b.step([], [], CLIP, denominator=5.0, lr=1e-2, temperature=1.0)

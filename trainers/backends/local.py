@@ -129,7 +129,8 @@ class LocalBackend:
             add_weight=self._adder(head.weight),
             add_bias=self._adder(head.bias),
         )
-        hidden.backward(gradient)
+        if hidden.requires_grad:  # not where the output layer alone is trained
+            hidden.backward(gradient)
         return value, sums_of_chunks
 
     def _adder(self, parameter: Tensor | None) -> Callable[[Tensor], None] | None:
