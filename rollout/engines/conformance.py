@@ -30,6 +30,9 @@ TOLERANCE = 1e-4
 TRIES = 3
 """For checks that must catch a generation in its middle."""
 
+POLL_S = 0.001
+"""Between two looks at whether something runs. A loop without a pause would hold up an engine in the same process."""
+
 OUTSIDE = 2**31 - 2
 """An id that no vocabulary holds."""
 
@@ -363,7 +366,7 @@ async def _underway(engine: Engine, task: asyncio.Task[Completion]) -> bool:
         sampled += counts["sampled_tokens"]
         if counts["running"] and sampled:
             return True
-        await asyncio.sleep(0)  # an engine tells no one when it samples; the check's deadline ends this
+        await asyncio.sleep(POLL_S)  # an engine tells no one when it samples; the check's deadline ends this
     return False
 
 

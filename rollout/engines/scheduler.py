@@ -146,12 +146,12 @@ class Scheduler:
         if not draws:
             return
         drawn = self._sampler.draw(logits, draws)
+        self._count(sampled_tokens=sum(drawn.finite))  # before anyone is answered, so that the numbers agree
         for g, token, logprob, finite in zip(generations, drawn.ids, drawn.logprobs, drawn.finite, strict=True):
             if finite:
                 g.append(token, logprob, self.version)
             else:
                 g.fail(EngineError(f"the logits of version {self.version} are not finite, or every id is banned"))
-        self._count(sampled_tokens=sum(drawn.finite))
 
     # Joining and leaving
 

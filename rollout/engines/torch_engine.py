@@ -207,9 +207,7 @@ class TorchEngine:
         if level not in ("cache", "weights"):
             raise EngineError(f"there is no sleep level {level!r}; valid: 'cache', 'weights'")
         if level == "weights":
-            raise EngineError(
-                "the embedded engine shares the trainer's parameters and cannot give them back; sleep('cache') can"
-            )
+            raise EngineError("the parameters are shared with the trainer and cannot be given back; sleep('cache') is legal")
         await self._worker.call(self._sleep)
 
     def _sleep(self) -> None:

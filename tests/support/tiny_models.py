@@ -24,6 +24,8 @@ torch.set_num_threads(1)
 VOCABULARY = 307  # no multiple of the sampler's block
 CONTEXT = 256
 
+SLIDING = "sliding_attention"
+
 FAMILIES = {
     "llama": (LlamaConfig, {}),
     "llama-tied": (LlamaConfig, {"tie_word_embeddings": True}),
@@ -32,7 +34,10 @@ FAMILIES = {
     "qwen3-moe": (Qwen3MoeConfig, {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}),
     "mistral": (MistralConfig, {"sliding_window": 8}),
     "gemma2": (Gemma2Config, {"sliding_window": 8, "query_pre_attn_scalar": 16}),
-    "gemma3": (Gemma3TextConfig, {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}),
+    "gemma3": (
+        Gemma3TextConfig,
+        {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
+    ),
     "gpt-oss": (GptOssConfig, {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 8}),
 }
 

@@ -202,7 +202,10 @@ def test_weights_that_are_not_finite_fail_their_requests_and_poison_no_later_one
         broken.future.result(timeout=0)
     model.load_state_dict(good)
     scheduler.updated(1)
-    assert run(scheduler, add(scheduler, ids[:3]), )[0].ids == hf_greedy(model, ids[:3], 12)
+    assert run(
+        scheduler,
+        add(scheduler, ids[:3]),
+    )[0].ids == hf_greedy(model, ids[:3], 12)
     assert run(scheduler, add(scheduler, ids))[0].ids == expected
 
 
