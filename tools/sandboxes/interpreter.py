@@ -21,9 +21,9 @@ SYSTEM = (
 NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ssl/certs", "/usr/share/ca-certificates")
 SITE_FOLDERS = ("site-packages", "dist-packages")
 PRELOAD = (
-    "argparse", "array", "bisect", "cmath", "collections", "copy", "csv", "dataclasses", "datetime", "decimal", "enum",
+    "array", "bisect", "cmath", "collections", "copy", "dataclasses", "datetime", "decimal", "enum",
     "fractions", "functools", "hashlib", "heapq", "inspect", "itertools", "json", "math", "operator", "queue", "random", "re",
-    "statistics", "string", "subprocess", "tempfile", "textwrap", "threading", "typing", "unittest",
+    "statistics", "string", "subprocess", "tempfile", "threading", "typing",
 )  # fmt: skip
 
 

@@ -6,7 +6,6 @@ never the slot, so that no later job can find it in its memory.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
@@ -36,24 +35,22 @@ class Task:
     """Data out (READ, CALL)."""
 
 
-def main(jobs: int, cage: Cage, floor: int, page: mmap, reseed: Callable[[], None] | None, open_below: int) -> NoReturn:
+def main(jobs: int, cage: Cage, floor: int, page: mmap, reseed: Callable[[bytes], None], open_below: int) -> NoReturn:
     """Never returns. `floor` is the lowest job number that is still to be done; all descriptors are below `open_below`."""
     try:
         if jobs != JOBS_FD:
             os.dup2(jobs, JOBS_FD)
-        for fd in range(FIRST_FREE, open_below):
-            if fd != cage.ruleset:  # cage.close uses it up
-                with contextlib.suppress(OSError):
-                    os.close(fd)
+        if cage.ruleset is None:
+            os.closerange(FIRST_FREE, open_below)
+        else:  # which cage.close uses up
+            os.closerange(FIRST_FREE, cage.ruleset)
+            os.closerange(cage.ruleset + 1, open_below)
         cage.close()
-        _default_signals()
-        if reseed is not None:
-            reseed()
         task = take(socket.socket(fileno=JOBS_FD), floor, page)
         if task is None:
             os._exit(0)
         _enter(cage.home)
-        perform(task, page)
+        perform(task, page, reseed)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -65,7 +62,7 @@ def rehearse(cage: Cage) -> NoReturn:
     try:
         cage.close()
         os.chdir(cage.home)
-        os._exit(0)
+        os._exit(0 if cage.is_closed() else 120)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -112,25 +109,18 @@ def _enter(home: str) -> None:
         os.chdir(home)
 
 
-def _default_signals() -> None:
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # these two as a Python of its own would have it
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def perform(task: Task, page: mmap) -> NoReturn:
+def perform(task: Task, page: mmap, reseed: Callable[[bytes], None]) -> NoReturn:
     if task.mode == wire.EXEC:
         _execute(read_all(task.code))
     if task.mode == wire.CALL:
-        calls.serve(read_all(task.code), task.data, page)
+        calls.serve(read_all(task.code), task.data, page, reseed)
     if task.mode == wire.READ:
         _file(task.text, lambda path: _copy_out(path, task.data))
     if task.mode == wire.WRITE:
         _file(task.text, lambda path: _copy_in(path, task.code))
     code = read_all(task.code)
     os.close(task.code)
+    reseed(code)
     script.run(code)
 
 

@@ -13,6 +13,8 @@ MS_REC, MS_PRIVATE = 16384, 1 << 18
 MNT_DETACH = 2
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 24
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
+PR_GET_DUMPABLE, PR_GET_SECCOMP, PR_GET_NO_NEW_PRIVS = 3, 21, 39
+CAPABILITY_HEADER = struct.pack("Ii", 0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, this process
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -62,5 +64,11 @@ def drop_bounding_set() -> None:
 
 def drop_capabilities() -> None:
     """Effective, permitted and inheritable sets become empty."""
-    header = struct.pack("Ii", 0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, this process
-    check(libc.capset(header, b"\0" * 24), "capset")
+    check(libc.capset(CAPABILITY_HEADER, b"\0" * 24), "capset")
+
+
+def has_capabilities() -> bool:
+    """In any of the three sets."""
+    sets = ctypes.create_string_buffer(24)
+    check(libc.capget(ctypes.create_string_buffer(CAPABILITY_HEADER), sets), "capget")
+    return any(sets.raw)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import atexit
 import builtins
 import linecache
+import signal
+import site
 import sys
 import threading
 import traceback
 from types import ModuleType
-from typing import NoReturn, TextIO
+from typing import NoReturn
 
 from .leave import leave
 
@@ -17,8 +19,22 @@ NAME = "main.py"
 DEEP, SHOWN = 5000, 100  # frames of a traceback
 
 
+def furnish() -> None:
+    """In the master, once: what `python -c` has at its start. The streams are there, and serve whatever is at 0 to 2."""
+    sys.argv = ["-c"]
+    sys.path.insert(0, "")
+    sys.modules["__main__"] = ModuleType("__main__")
+    for stream in (sys.stdout, sys.stderr):  # line by line, so that what was printed before a deadline is seen
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the slot must have no handler; see _slot in master.py
+    site.setquit()  # exit() and quit(), which -S leaves out
+    site.setcopyright()
+    site.sethelper()
+
+
 def run(code: bytes) -> NoReturn:
     module = start(code)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     status = 0
     try:
         exec(compile(code, NAME, "exec", dont_inherit=True), module.__dict__)
@@ -28,7 +44,8 @@ def run(code: bytes) -> NoReturn:
         _report(error)
         status = 1
     try:
-        threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as the interpreter's own end does
+        if threading.active_count() > 1 or threading._threading_atexits:  # type: ignore[attr-defined]
+            threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as the interpreter's own end does
         atexit._run_exitfuncs()
     except BaseException as error:
         _report(error)
@@ -42,24 +59,13 @@ def run(code: bytes) -> NoReturn:
 
 
 def start(code: bytes, name: str = "__main__") -> ModuleType:
-    """A clean module with streams of its own. Tracebacks and `inspect` find the source lines."""
-    sys.argv = ["-c"]
-    sys.path.insert(0, "")
+    """A clean module. Tracebacks and `inspect` find the source lines."""
     module = ModuleType(name)
     module.__builtins__ = builtins  # type: ignore[attr-defined]
     sys.modules[name] = module
-    # Line by line, so that what was printed before a deadline is seen
-    sys.stdout = _stream(1)
-    sys.stderr = _stream(2)
-    sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115  # open until the end
-    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc]
     lines = code.decode("utf-8", "replace").splitlines(keepends=True)
     linecache.cache[NAME] = (len(code), None, lines, NAME)
     return module
-
-
-def _stream(fd: int) -> TextIO:
-    return open(fd, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
 
 
 def exit_status(end: SystemExit) -> int:

@@ -58,7 +58,7 @@ class Slot:
     """The folder that is emptied between uses."""
     kept: frozenset[str]
     """Names in `ground` that are not the code's."""
-    reseed: Callable[[], None] | None
+    reseed: Callable[[bytes], None]
     open_below: int
     kill_all: Callable[[int, bool], None]
     others: Callable[[], list[int]]
@@ -100,6 +100,7 @@ class Slot:
         self.ooms = self._count_ooms()
         folder.empty(self.ground, untouched=self.kept)
         self._furnish()
+        self.cage.prepare()
         self._rehearse()
         self.poll.register(self.links.control, select.POLLIN)
         self.poll.register(self.links.host, select.POLLIN)
