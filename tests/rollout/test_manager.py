@@ -33,10 +33,11 @@ async def managed(folder: Path, engine: Any, *, step: int = 0, version: int = 0,
     """(manager, store, engine)."""
     scheduled = {f.name: more.pop(f.name) for f in fields(Schedule) if f.name in more}
     tasks = more.pop("tasks", Numbered())
+    engine = engine if isinstance(engine, FakeEngine) else FakeEngine(engine)
     made = setup(engine, **more)
     store = GroupStore(folder)
     async with RolloutManager(made, tasks, store, schedule=schedule(**scheduled), step=step, version=version) as manager:
-        yield manager, store, made.engine
+        yield manager, store, engine
     store.close()
 
 
@@ -198,9 +199,9 @@ def test_what_grew_too_old_is_dropped_counted_and_replaced(tmp_path: Path) -> No
         hold = asyncio.Event()
 
         class Held(FakeEngine):
-            async def _generate(self, request: GenerateRequest) -> Any:
+            async def generate(self, request: GenerateRequest) -> Any:
                 if "0" not in "".join(map(chr, request.prompt_ids)) or request.prompt_ids.count(4) < 2:
-                    return await super()._generate(request)
+                    return await super().generate(request)
                 await hold.wait()
                 raise AssertionError("it should have been given up")
 
@@ -331,10 +332,15 @@ def test_retried_episodes_are_counted_apart(tmp_path: Path) -> None:
 # Failures, deadlines, shutdown.
 
 
+async def kill(engine: FakeEngine) -> None:
+    await until(lambda: engine.emitted > 20)
+    await engine.die("the engine is gone")
+
+
 def test_a_dead_engine_is_an_error_and_not_a_hang(tmp_path: Path) -> None:
     async def main() -> None:
         async with managed(tmp_path, FakeEngine(says("1" * 50), tick=0.001), retries=9) as (manager, _, engine):
-            asyncio.get_running_loop().call_later(0.02, engine.die)
+            asyncio.create_task(kill(engine))  # noqa: RUF006
             with pytest.raises(RolloutError, match="playing failed: EngineDead: the engine is gone") as caught:
                 await manager.next_batch(2)
             assert isinstance(caught.value.__cause__, EngineDead)

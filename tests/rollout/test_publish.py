@@ -25,7 +25,7 @@ class Recording(FakeEngine):
             return await super().update_weights(update)
         if self.acknowledges == "never":
             await asyncio.sleep(60)
-        self.state = EngineState.DIRTY
+        self._state = EngineState.DIRTY
         if isinstance(self.acknowledges, Exception):
             raise self.acknowledges
         return int(self.acknowledges)

@@ -1,98 +1,76 @@
-"""An engine that says what a function tells it to, one character per tick, with every state a real one has.
+"""The scripted engine of the library, speaking in characters, with a few counters that tests look at.
 
-Logprob of the i-th sampled id of a completion: -0.5. Versions are stamped per token, at the tick that emits it.
+Logprob of each sampled id: -0.5. A script may also give an exception, to be raised.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from agentrl.engine import Completion, EngineDead, EngineError, EngineState, Finish, GenerateRequest, PauseMode
+from agentrl.engine import Completion, Engine, GenerateRequest, PauseMode
+from agentrl.rollout.engines.resuming import ResumingEngine
+from agentrl.rollout.engines.scripted import ScriptedEngine
 from agentrl.weights import WeightUpdate
 
-from .chat import ASSISTANT, END, encode
+from .chat import ASSISTANT, encode
 
 Script = Callable[[GenerateRequest], Any]
-"""What to say to a request: text (the end mark is added), or an exception to raise. The turn so far is not in it."""
+"""What to say to a request: text (the end mark is added), or an exception to raise."""
 
 
-class FakeEngine:
-    def __init__(self, script: Script, *, version: int = 0, max_context: int = 10_000, tick: float | None = None) -> None:
+class Characters:
+    """A tokenizer with one id per character."""
+
+    def encode(self, text: str, **_: Any) -> list[int]:
+        return list(encode(text))
+
+    def decode(self, token_ids: Sequence[int], **_: Any) -> str:
+        return "".join(map(chr, token_ids))
+
+
+class FakeEngine(ScriptedEngine):
+    def __init__(self, script: Script, *, version: int = 0, max_context: int = 10_000, tick: float = 0.0) -> None:
+        """tick: seconds per token."""
+        super().__init__(
+            self._said, tokenizer=Characters(), logprob=-0.5, token_s=tick, max_context=max_context, version=version
+        )
         self.script = script
-        self.version = version
-        self.max_context = max_context
-        self.tick = tick
-        """Seconds per token; None: the whole completion in one step of the event loop."""
-        self.state = EngineState.RUNNING
-        self.requests: list[GenerateRequest] = []
         self.log: list[str] = []
         self.running = 0
         self.most_running = 0
         self.emitted = 0
-        self._aborts = 0
-        self._go = asyncio.Event()
-        self._go.set()
 
-    async def generate(self, request: GenerateRequest) -> Completion:
-        self.requests.append(request)
-        self.running += 1
-        self.most_running = max(self.most_running, self.running)
-        try:
-            return await self._generate(request)
-        finally:
-            self.running -= 1
-
-    async def _generate(self, request: GenerateRequest) -> Completion:
-        start = len(request.prompt_ids) - request.prompt_ids[::-1].index(ASSISTANT)
+    def _said(self, request: GenerateRequest) -> str:
         said = self.script(request)
         if isinstance(said, BaseException):
             raise said
-        whole = (*encode(said), END)
-        if request.prompt_ids[start:] != whole[: len(request.prompt_ids) - start]:
-            raise EngineError("a continuation does not start with what was sampled")
-        ids, versions = [], []
-        finish: Finish = "length"
-        aborts = self._aborts
-        await self._ready()
-        for token in whole[len(request.prompt_ids) - start :]:
-            if self.tick is not None:
-                await asyncio.sleep(self.tick)
-                if self._aborts > aborts:
-                    finish = "abort"
-                    break
-                await self._ready()
-            ids.append(token)
-            versions.append(self.version)
-            self.emitted += 1
-            if token in request.sampling.stop_ids:
-                finish = "stop"
-                break
-            if len(ids) == request.max_new_tokens:
-                break
-        return Completion(ids=tuple(ids), logprobs=(-0.5,) * len(ids), versions=tuple(versions), finish=finish)
+        return str(said)
 
-    async def _ready(self) -> None:
-        await self._go.wait()
-        if self.state is EngineState.CLOSED:
-            raise EngineDead("the engine is gone")
+    async def generate(self, request: GenerateRequest) -> Completion:
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        try:
+            return await super().generate(request)
+        finally:
+            self.running -= 1
+
+    def _take(self, token: int, request: GenerateRequest, ids: list[int], versions: list[int]) -> None:
+        super()._take(token, request, ids, versions)
+        self.emitted += 1
 
     async def pause(self, mode: PauseMode) -> None:
         self.log.append(f"pause {mode}")
-        self.state = EngineState.PAUSED
-        self._aborts += mode == "abort"
-        self._go.clear()
+        await super().pause(mode)
 
     async def resume(self) -> None:
         self.log.append("resume")
-        self.state = EngineState.RUNNING
-        self._go.set()
+        await super().resume()
 
     async def update_weights(self, update: WeightUpdate) -> int:
         self.log.append(f"update {update.version}")
-        self.version = update.version
-        return update.version
+        return await super().update_weights(update)
 
     async def update(self, version: int, mode: PauseMode = "keep") -> None:
         """What a publisher does, in one."""
@@ -101,21 +79,10 @@ class FakeEngine:
         await self.update_weights(WeightUpdate(version=version))
         await self.resume()
 
-    def die(self) -> None:
-        self.state = EngineState.CLOSED
-        self._go.set()
 
-    def metrics(self) -> Mapping[str, float]:
-        return {}
-
-    async def sleep(self, level: str) -> None:
-        self.state = EngineState.ASLEEP
-
-    async def wake(self) -> None:
-        self.state = EngineState.PAUSED
-
-    async def aclose(self) -> None:
-        self.die()
+def resuming(engine: Engine) -> ResumingEngine:
+    """The engine as episodes see it."""
+    return ResumingEngine(engine, decode=Characters().decode)
 
 
 def says(*texts: str) -> Script:

@@ -12,7 +12,7 @@ from agentrl.rollout.limits import Limits
 from agentrl.rollout.manager import Schedule
 
 from .chat import CharRenderer
-from .engine import FakeEngine, Script
+from .engine import FakeEngine, Script, resuming
 
 
 class Paid(rl.Env):
@@ -40,7 +40,7 @@ def limited(**limits: Any) -> Limits:
 def setup(engine: FakeEngine | Script, **more: Any) -> Setup:
     engine = engine if isinstance(engine, FakeEngine) else FakeEngine(engine)
     usual = {"make_env": Paid, "renderer": CharRenderer(), "sampling": Sampling(), "limits": limited(), "seed": 1}
-    return Setup(engine=engine, **{**usual, **more})
+    return Setup(engine=resuming(engine), **{**usual, **more})
 
 
 def schedule(**more: Any) -> Schedule:
