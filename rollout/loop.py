@@ -61,6 +61,7 @@ async def play(
             turns=tuple(seat.turns),
             outcome=outcome,
             error=error,
+            metrics=seat.usage,
             wall_s=seat.elapsed,
         )
 

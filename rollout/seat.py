@@ -68,6 +68,11 @@ class Seat:
         """Seconds since the start."""
         return time.monotonic() - self._began
 
+    @property
+    def usage(self) -> dict[str, float]:
+        """What was used so far, as metrics of the episode."""
+        return {} if self._leases is None else {"sandbox_calls": float(self._leases.calls)}
+
     async def reset(self) -> tuple[Message, ...]:
         """The conversation's first messages, the system prompt included."""
         async with deadline(self._limits.turn_timeout, "reset"):
@@ -101,9 +106,7 @@ class Seat:
                 rewards, metrics = await score(self.env, episode, self._leases)
         except LimitReached as error:
             raise RewardError(str(error)) from error
-        if self._leases is not None:
-            metrics = {**metrics, "sandbox_calls": float(self._leases.calls)}
-        return rewards, metrics
+        return rewards, {**metrics, **self.usage}
 
     async def __aenter__(self) -> Seat:
         return self

@@ -421,6 +421,7 @@ def test_a_lost_sandbox_aborts_and_is_given_back() -> None:
     pool = FakePool(lost=True)
     episode = run(Boxed(), CALL, pool=pool)
     assert (episode.outcome, pool.acquired, pool.open) == (Outcome.SANDBOX_LOST, 1, 0)
+    assert episode.metrics == {"sandbox_calls": 1.0}
 
 
 def test_a_sandbox_that_cannot_be_closed_is_not_silent() -> None:
