@@ -223,7 +223,7 @@ class Action:
                 raise ParseError(f"Your answer must hold {'a whole number' if form is int else 'a number'}.")
             return found[-1]
         if isinstance(form, (str, re.Pattern)):
-            match = re.search(form, text, re.DOTALL)
+            match = re.search(form, text, re.DOTALL) if isinstance(form, str) else form.search(text)
             if match is None:
                 pattern = form if isinstance(form, str) else form.pattern
                 raise ParseError(f"Your answer must match {pattern!r}.")
