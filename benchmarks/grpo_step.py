@@ -48,7 +48,8 @@ def ours(given: argparse.Namespace, folder: Path) -> dict[str, float]:
     command += ["eval.tasks=0", "eval.at_start=false", "log.report=false", "log.tensorboard=false"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     row = json.loads((folder / "step" / "metrics.jsonl").read_text().splitlines()[-1])
-    wall, cpu = (sum(row[f"{clock}/{phase}"] for phase in ("rollout", "train", "publish")) for clock in ("time", "cpu"))
+    wall = row["time/rollout"] + row["time/train"] + row["time/publish"]
+    cpu = row["cpu/step"] - row.get("cpu/checkpoint", 0.0)
     return {"samples": row["episodes"], "wall_s": wall, "cpu_s": cpu, "peak_bytes": row["memory_gib"] * 2**30}
 
 
@@ -74,10 +75,8 @@ def main() -> None:
         rows = {"agentrl": ours(given, Path(name)), "trl": trl(given, Path(name))}
     print(f"{'':8} {'samples':>8} {'wall s':>8} {'CPU s':>8} {'samples/CPU s':>14} {'peak GiB':>9}")
     for who, row in rows.items():
-        rate = row["samples"] / row["cpu_s"]
-        print(
-            f"{who:8} {row['samples']:8.0f} {row['wall_s']:8.1f} {row['cpu_s']:8.1f} {rate:14.3f} {row['peak_bytes'] / 2**30:9.2f}"
-        )
+        rate, peak = row["samples"] / row["cpu_s"], row["peak_bytes"] / 2**30
+        print(f"{who:8} {row['samples']:8.0f} {row['wall_s']:8.1f} {row['cpu_s']:8.1f} {rate:14.3f} {peak:9.2f}")
     a, b = rows["agentrl"], rows["trl"]
     print(f"ratio of samples per second: {b['wall_s'] / a['wall_s']:.1f} wall, {b['cpu_s'] / a['cpu_s']:.1f} CPU")
 

@@ -14,6 +14,7 @@ import json
 import resource
 import tempfile
 import time
+from pathlib import Path
 
 from datasets import Dataset
 from transformers import TrainerCallback
@@ -47,7 +48,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=96)
     given = parser.parse_args()
-    prompts = json.load(open(given.prompts))
+    prompts = json.loads(Path(given.prompts).read_text())
     batch = len(prompts) * given.samples
     clock = StepClock()
     with tempfile.TemporaryDirectory() as folder:
