@@ -35,8 +35,6 @@ class Shape:
     tool_role: bool
     calls: Literal["object", "string", "none"]
     """How it takes a call's arguments; "none": it does not render calls."""
-    empty: str | None
-    """The content of a message that only calls tools."""
     parallel: bool
     """Several calls in one message."""
     nine: bool
@@ -138,8 +136,6 @@ class ChatTemplate:
             return out
         if self.shape.calls == "string":
             out["tool_calls"] = [_with_arguments(c, json.dumps(c["function"]["arguments"], ensure_ascii=False)) for c in calls]
-        if not out["content"]:
-            out["content"] = self.shape.empty
         return out
 
 
@@ -240,10 +236,10 @@ def _probe(apply: Apply) -> Shape:
     """Finds a template's shape by what it shows of short conversations."""
     apply([_USER], [], True)  # a template that cannot do this is of no use: its error goes to the user
     system = "probesystem" in _try(apply, [{"role": "system", "content": "probesystem"}, _USER])
-    calls, empty, nine = _probe_calls(apply)
+    calls, nine = _probe_calls(apply)
     said: dict[str, Any] = {"role": "assistant", "content": "probeanswer"}
     if calls != "none":
-        said |= {"content": empty, "tool_calls": [_call(0, calls, nine)]}
+        said |= {"content": "", "tool_calls": [_call(0, calls, nine)]}
     two = said | {"tool_calls": [_call(0, calls, nine), _call(1, calls, nine)]}
     results = [_result(0, nine), _result(1, nine)]
     return Shape(
@@ -251,7 +247,6 @@ def _probe(apply: Apply) -> Shape:
         tools="probedescription" in _try(apply, [_USER], [_TOOL]),
         tool_role="proberesult0" in _try(apply, [_USER, said, results[0]]),
         calls=calls,
-        empty=empty,
         nine=nine,
         parallel=calls != "none" and "probevalue1" in _try(apply, [_USER, two, *results]),
         reasoning=_probe_reasoning(apply),
@@ -279,17 +274,15 @@ def _result(index: int, nine: bool) -> dict[str, Any]:
     return {"role": "tool", "content": f"proberesult{index}", "tool_call_id": name, "name": "probename"}
 
 
-def _probe_calls(apply: Apply) -> tuple[Literal["object", "string", "none"], str | None, bool]:
-    """(form of arguments, content beside calls, nine-letter ids) of the first way in which a call is shown in full."""
+def _probe_calls(apply: Apply) -> tuple[Literal["object", "string", "none"], bool]:
+    """(form of arguments, nine-letter ids) of the first way in which a call is shown in full."""
     forms: tuple[Literal["object", "string"], ...] = ("object", "string")
     for nine in (False, True):
         for form in forms:
-            for empty in ("", None):
-                said = {"role": "assistant", "content": empty, "tool_calls": [_call(0, form, nine)]}
-                for tail in ([_result(0, nine)], []):
-                    if _shows_call(_try(apply, [_USER, said, *tail])):
-                        return form, empty, nine
-    return "none", "", False
+            said = {"role": "assistant", "content": "", "tool_calls": [_call(0, form, nine)]}
+            if any(_shows_call(_try(apply, [_USER, said, *tail])) for tail in ([_result(0, nine)], [])):
+                return form, nine
+    return "none", False
 
 
 def _shows_call(text: str) -> bool:
