@@ -71,7 +71,7 @@ class Member:
     def _function(self) -> Callable[..., Any]:
         namespace: dict[str, Any] = {}
         exec(self.source("reference"), namespace)  # our own text, from the files of this folder
-        return namespace["reference"]  # type: ignore[no-any-return]
+        return namespace["reference"]
 
     def call(self, args: Args) -> Any:
         """What the reference returns. The arguments are copied: a function may change its list."""
