@@ -3,6 +3,7 @@
 import inspect
 
 import pytest
+
 from agentrl.rollout.lease import Leased
 from agentrl.sandbox import Sandbox
 
