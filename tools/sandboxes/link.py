@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from agentrl.sandbox import SandboxLost
@@ -34,13 +34,13 @@ class Report:
 
 
 class SlotLink:
-    def __init__(self, index: int, control: socket.socket, jobs: socket.socket) -> None:
-        self.index = index
+    def __init__(self, control: socket.socket, jobs: socket.socket, last_words: Callable[[], str]) -> None:
+        """`last_words`: what the zygote wrote last, for errors."""
         self.epoch = 0
         """How often the slot was started; what was in it before is gone."""
         self.dead = False
         """For good: its zygote has ended."""
-        self._control, self._jobs = control, jobs
+        self._control, self._jobs, self._last_words = control, jobs, last_words
         self._count = 0
         self._number = 0
         self._waiting: asyncio.Future[Report] | None = None
@@ -67,12 +67,16 @@ class SlotLink:
         order = (timeout, case_timeout, flags)
         return await self._exchange(wire.JOB, order, timeout + GRACE, (mode, body, fds))
 
-    async def reset(self) -> None:
-        """Kills what runs and removes all files. Raises SandboxLost."""
+    async def stop(self) -> None:
+        """Kills what runs, and waits until it is gone. Raises TimeoutError."""
         if not self._idle.is_set():
             self._order(wire.KILL, self._number)
             async with asyncio.timeout(GRACE):
                 await self._idle.wait()
+
+    async def reset(self) -> None:
+        """Removes all files; shows that the slot lives. Raises SandboxLost."""
+        await self._idle.wait()
         await self._exchange(wire.RESET, (0.0, 0.0, 0), GRACE, None)
 
     async def mark(self) -> None:
@@ -130,7 +134,8 @@ class SlotLink:
         if kind == wire.READY:
             self.epoch, self._count = number >> 32, 0
             self._ready.set()
-            self._fail("the sandbox died and was started anew; its files are gone")
+            if self.epoch > 1:
+                self._fail(f"the sandbox died and was started anew; its files are gone{self._last_words()}")
         elif number == self._number:
             report = Report(status=status, reason=Reason(reason), peak_bytes=peak, cpu_s=cpu, wall_s=wall)
             if self._waiting is not None and not self._waiting.done():

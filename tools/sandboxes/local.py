@@ -80,8 +80,24 @@ class LocalPool:
         while True:
             await self._revive()
             slot = await self._free.get()
-            if slot is not None and not slot.dead:
+            if slot is not None and await self._renew(slot):
                 return LocalSandbox(self, slot, self._spec)
+
+    async def _renew(self, slot: SlotLink) -> bool:
+        """Empties a slot for its next user. One that died since the last has been started anew: once more, then."""
+        for _ in range(2):
+            if slot.dead:
+                return False
+            try:
+                await slot.reset()
+                return True
+            except SandboxLost:
+                continue
+            except asyncio.CancelledError:
+                self._release(slot)
+                raise
+        self._give_up()
+        return False
 
     async def aclose(self) -> None:
         """Ends all sandboxes. Idempotent."""
@@ -135,7 +151,7 @@ class LocalPool:
             self._free.wake()  # so that someone who waits starts a new zygote
 
     def _give_up(self) -> None:
-        """A slot that cannot even be emptied may hold anything: all of them are started anew."""
+        """A slot that cannot even be stopped or emptied may hold anything: all of them are started anew."""
         if self._zygote is not None:
             self._zygote.kill()
         self._free.wake()
@@ -203,12 +219,12 @@ class LocalSandbox:
         return not (self._closed or self._slot.dead or self._slot.epoch != self._epoch)
 
     async def aclose(self) -> None:
-        """Kills what runs and gives the slot back, emptied. Idempotent."""
+        """Kills what runs and gives the slot back; it is emptied before its next use. Idempotent."""
         if self._closed:
             return
         self._closed = True
         try:
-            await asyncio.shield(self._empty())
+            await asyncio.shield(self._stop())
         finally:
             self._pool._release(self._slot)
 
@@ -218,12 +234,11 @@ class LocalSandbox:
     async def __aexit__(self, *error: Any) -> None:
         await self.aclose()
 
-    async def _empty(self) -> None:
+    async def _stop(self) -> None:
         try:
-            await self._slot.reset()
-        except (SandboxLost, TimeoutError):
-            if not self._slot.dead:
-                self._pool._give_up()
+            await self._slot.stop()
+        except TimeoutError:
+            self._pool._give_up()
 
     async def _program(self, mode: bytes, text: str, stdin: str, timeout: float | None, flags: int = 0) -> Exec:
         seconds = self._spec.timeout if timeout is None else min(timeout, self._spec.timeout)

@@ -98,8 +98,10 @@ class Zygote:
             self._scratch = None
 
     def _make_cgroup(self, spec: SandboxSpec, slots: int) -> None:
+        # Files are in memory, too. Should they fill it, even the slot could not go on: that much is added to the limit
+        files = max(0, spec.disk_bytes - spec.memory_bytes // 2)
         try:
-            self.cgroup = cgroup.make(slots, spec.memory_bytes, spec.pids)
+            self.cgroup = cgroup.make(slots, spec.memory_bytes + files, spec.pids)
         except cgroup.NoCgroup as error:
             self.cgroup_problem = str(error)
 
@@ -110,7 +112,7 @@ class Zygote:
             host = os.pidfd_open(os.getpid())
             inherited.callback(os.close, host)
             pairs = [(_pair(inherited), _pair(inherited)) for _ in range(slots)]
-            self.slots = [SlotLink(i, control[0], jobs[0]) for i, (control, jobs) in enumerate(pairs)]
+            self.slots = [SlotLink(control[0], jobs[0], self._last_words) for control, jobs in pairs]
             groups = self._open_groups(inherited)
             links = [
                 (control[1].fileno(), jobs[1].fileno(), *(groups[i] if groups else (-1,)))

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  # programs in strings
 """What hostile code tries, as programs that print what they got. Every one is bounded (400 forks, 1 GB) and harms nothing
 where it succeeds. Used by test_attacks.py here, and by unprivileged.py under another uid."""
 

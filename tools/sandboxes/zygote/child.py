@@ -106,6 +106,7 @@ def _enter(home: str) -> None:
         os.chdir(home)
     except OSError:
         os.makedirs(home, exist_ok=True)
+        os.chmod(home, 0o700)
         os.chdir(home)
 
 

@@ -10,6 +10,8 @@ import os
 import stat
 from collections.abc import Set
 
+LONG = 3000
+"""Characters of a path, beyond which a kept folder is left as it is: the kernel takes 4096, the entries' names included."""
 DEEP = 8
 """Deeper folders are moved up before they are emptied, so that no path grows beyond what the kernel takes."""
 
@@ -46,7 +48,7 @@ def empty(folder: str, keep: Set[str] = frozenset(), untouched: Set[str] = froze
                 continue
             if path not in keep:
                 remove(entry.path)
-            elif entry.is_dir(follow_symlinks=False):
+            elif entry.is_dir(follow_symlinks=False) and len(path) < LONG:
                 os.chmod(entry.path, 0o700 | entry.stat(follow_symlinks=False).st_mode & 0o7777)
                 stack.append(path)
 

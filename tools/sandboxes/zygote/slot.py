@@ -229,7 +229,6 @@ class Slot:
             reason = self._why(status, cpu)
         if job.flags & wire.TIDY:
             folder.empty(self.ground, self.snapshot, self.kept)
-            self._furnish()
         self.done = job.number
         self._report(wire.DONE, job.number, status, reason, used.ru_maxrss * 1024, cpu, wall)
 

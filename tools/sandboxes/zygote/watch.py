@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -92,15 +92,14 @@ def threads_of_uid(uid: int) -> int:
 
 def disk_bytes(folder: str) -> int:
     """Blocks in use below a folder, links not followed. Each entry counts at least 4 KiB, so that empty files do."""
-    return sum(max(4096, entry.stat(follow_symlinks=False).st_blocks * 512) for entry in _entries(folder))
-
-
-def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
-    stack = [folder]
+    total, stack = 0, [folder]
     while stack:
         with contextlib.suppress(OSError), os.scandir(stack.pop()) as entries:
             for entry in entries:
-                with contextlib.suppress(OSError):
+                total += 4096
+                with contextlib.suppress(OSError):  # a path that is too long, in a tree made to be so
                     if entry.is_dir(follow_symlinks=False):
                         stack.append(entry.path)
-                    yield entry
+                    else:
+                        total += max(0, entry.stat(follow_symlinks=False).st_blocks * 512 - 4096)
+    return total
