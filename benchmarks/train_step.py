@@ -29,7 +29,6 @@ CASES = {
     "packed": "packed",
     "shared": "packed, prompts shared",
 }
-TOKENS = 2048  # of a micro-batch: what the run's default is
 LR = 0.0  # all of the optimizer's work, and every repetition starts from the same weights
 
 
@@ -56,6 +55,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--samples", type=int, default=8, help="of each group")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--chunk", type=int, default=128, help="tokens whose logits exist at one time")
+    parser.add_argument("--tokens", type=int, default=2048, help="of a micro-batch")
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--dtypes", default="bfloat16", help="bfloat16, float32 or both, with a comma")
     parser.add_argument("--case", choices=CASES, help=argparse.SUPPRESS)
@@ -64,7 +64,7 @@ def parse() -> argparse.Namespace:
 
 
 def in_a_process(arguments: argparse.Namespace, case: str, dtype: str) -> dict[str, float]:
-    keep = {name: getattr(arguments, name) for name in ("model", "groups", "samples", "repeats", "chunk")}
+    keep = {name: getattr(arguments, name) for name in ("model", "groups", "samples", "repeats", "chunk", "tokens")}
     options = [f"--{name}={value}" for name, value in (keep | {"case": case, "dtype": dtype}).items()]
     root = str(Path(__file__).resolve().parent.parent)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": root}
@@ -164,7 +164,7 @@ def packed(model: Any, samples: Sequence[Any], inputs: Sequence[Any], arguments:
     backend = LocalBackend(
         model,
         dtype=arguments.dtype,
-        tokens_per_microbatch=TOKENS,
+        tokens_per_microbatch=arguments.tokens,
         logits_chunk=arguments.chunk,
         share_prefix=arguments.case == "shared",
         threads=1,
@@ -183,7 +183,7 @@ def padded(model: Any, samples: Sequence[Any], inputs: Sequence[Any], arguments:
     settings: dict[str, Any] = {"betas": (0.9, 0.95), "weight_decay": 0.0, "max_grad_norm": 1.0}
     optimizer = MasterAdamW(dict(model.named_parameters()), dtype=dtype, **settings)
     loss, total, longest = loss_function(), sum(s.trained_tokens for s in samples), max(map(len, samples))
-    rows = max(1, TOKENS // longest)
+    rows = max(1, arguments.tokens // longest)
 
     def step() -> dict[str, float]:
         value = 0.0
