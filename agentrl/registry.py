@@ -22,7 +22,10 @@ BUNDLED: dict[str, dict[str, str]] = {
         "code_sandbox": "agentrl.envs.code_sandbox:CodeSandbox",
         "guess_number": "agentrl.envs.guess_number:GuessNumber",
     },
-    "grader": {"function_cases": "agentrl.tools.graders:function_cases"},
+    "grader": {
+        "function_cases": "agentrl.tools.graders:function_cases",
+        "stdin_cases": "agentrl.tools.graders:stdin_cases",
+    },
     "tool": {"python": "agentrl.tools.python:python"},
     "engine": {
         "torch": "agentrl.rollout.engines.torch_engine:TorchEngine",

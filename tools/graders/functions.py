@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentrl.sandbox import Call, Sandbox, Status
-
 from agentrl.tools.sandboxes.zygote import values
+
 from .equality import ABS_TOL, REL_TOL, equal
 from .result import SHOWN, CaseResult, GradeResult, failed, passed, shown
 
