@@ -75,10 +75,16 @@ class Session:
         return await self.source.next_batch(prompts)
 
     async def pause(self) -> None:
-        """Before a step; publishing lets the engine go on. After a failure it stays paused."""
-        if self.pauses:
+        """Before a step; publishing lets the engine go on. After a failure it stays paused.
+
+        In synchronous training nothing is in flight, and the update would make its cache stale: the trainer gets that memory.
+        """
+        synchronous = not self.config.rollout.staleness
+        if self.pauses or synchronous:
             mode: Any = self.config.rollout.mode
             await self.engine.pause(mode)
+        if synchronous:
+            await self.engine.sleep("cache")
         self.watch.phase("training")
 
     async def publish(self, version: int) -> int:

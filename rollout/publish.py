@@ -1,4 +1,4 @@
-"""Publishing in one process: pause the engine, give it the new weights, let it go on.
+"""Publishing in one process: pause (or wake) the engine, give it the new weights, let it go on.
 
 Waits for: the engine, at most `timeout`. An engine that fails stays paused: it must not serve a mix.
 """
@@ -49,6 +49,8 @@ class EnginePublisher:
             raise EngineError(f"the engine has not acknowledged version {version} within {self._timeout:g} s") from error
 
     async def _publish(self, version: int) -> int:
+        if self._engine.state is EngineState.ASLEEP:
+            await self._engine.wake()
         if self._engine.state is EngineState.RUNNING:  # after a failed update it is not, and takes another one as it is
             await self._engine.pause(self._mode)
         tensors = dict(self._export()) if self._export is not None else None

@@ -72,3 +72,16 @@ def test_a_good_update_after_a_failed_one_mends_the_engine() -> None:
 def test_an_engine_that_never_answers_is_an_error() -> None:
     with pytest.raises(EngineError, match=r"not acknowledged version 3 within 0.05 s"):
         publish(Recording("never"), timeout=0.05)
+
+
+def test_an_engine_whose_cache_sleeps_is_woken_for_the_update() -> None:
+    engine = Recording()
+
+    async def asleep() -> int:
+        await engine.pause("keep")
+        await engine.sleep("cache")
+        return await EnginePublisher(engine, mode="keep", export=None, timeout=20.0).publish(5)
+
+    assert asyncio.run(asleep()) == 5
+    assert engine.log == ["pause keep", "update 5", "resume"]
+    assert engine.state is EngineState.RUNNING
