@@ -52,5 +52,6 @@ class Settings:
     @classmethod
     def from_json(cls, data: bytes) -> Settings:
         fields = json.loads(data)
-        lists = ("readable", "masked", "packages", "import_path", "preload", "links")
-        return cls(**{**fields, **{name: tuple(fields[name]) for name in lists}})
+        lists = ("readable", "masked", "packages", "import_path", "preload")
+        links = tuple(tuple(link) for link in fields.pop("links"))
+        return cls(links=links, **{**fields, **{name: tuple(fields[name]) for name in lists}})

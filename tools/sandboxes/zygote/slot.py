@@ -68,7 +68,8 @@ class Slot:
     done: int = 0
     """Number of the last job that was reported."""
     snapshot: frozenset[str] = frozenset()
-    resident: int = 0
+    memory: int = 0
+    """Bytes of the slot itself, which a child shares until it writes."""
     ooms: int = 0
 
     def serve(self) -> NoReturn:
@@ -96,7 +97,7 @@ class Slot:
         self.links.control.setblocking(False)
         self._drain()
         self.done = wire.number(self.epoch, 0)
-        self.resident = watch.own_size()[1]
+        self.memory = watch.own_size()[1]
         self.ooms = self._count_ooms()
         folder.empty(self.ground, untouched=self.kept)
         self._furnish()
@@ -199,7 +200,7 @@ class Slot:
 
     def _look(self, pid: int, disk: bool) -> Reason | None:
         ending.reap(pid)
-        used = watch.usage(self.others(), self.cage.base_address_space, self.resident)
+        used = watch.usage(self.others(), self.cage.base_address_space, self.memory)
         if used.cpu > self.cage.cpu:
             return Reason.CPU
         if self.cage.counted and self.cage.in_namespace:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 TICKS = os.sysconf("SC_CLK_TCK")
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,30 +20,35 @@ class Usage:
 
 
 def own_size() -> tuple[int, int]:
-    """(address space, resident) bytes of this process; a guess without /proc."""
-    try:
-        with open("/proc/self/statm") as file:
-            size, resident = file.read().split()[:2]
-    except FileNotFoundError:
-        return 512 << 20, 0
-    return int(size) * PAGE_BYTES, int(resident) * PAGE_BYTES
+    """(address space, memory that a fork shares) of this process, in bytes."""
+    return _sizes("self")
 
 
-def usage(pids: list[int], base_size: int, base_resident: int) -> Usage:
+def usage(pids: list[int], base_space: int, base_memory: int) -> Usage:
     """Sums over `pids`; those that ended meanwhile count nothing.
 
     A fork shares the slot's pages until it writes them, so they are taken off; a program that was executed is told by its
-    smaller address space and counts whole.
+    smaller address space and counts whole. Memory shared among the processes counts for each.
     """
     memory, cpu = 0, 0.0
     for pid in pids:
         with contextlib.suppress(OSError, ValueError, IndexError):
             with open(f"/proc/{pid}/stat", "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
-            cpu += sum(map(int, fields[11:15])) / TICKS
-            size, resident = int(fields[20]), int(fields[21]) * PAGE_BYTES
-            memory += resident if size < base_size * 0.9 else max(0, resident - base_resident)
+                cpu += sum(map(int, file.read().rpartition(b")")[2].split()[11:15])) / TICKS
+            space, own = _sizes(str(pid))
+            memory += own if space < base_space * 0.9 else max(0, own - base_memory)
     return Usage(processes=len(pids), memory=memory, cpu=cpu)
+
+
+def _sizes(pid: str) -> tuple[int, int]:
+    """(address space, memory that no file backs) in bytes; of a dead process, 0."""
+    found = {b"VmSize": 0, b"RssAnon": 0, b"RssShmem": 0}
+    with open(f"/proc/{pid}/status", "rb") as lines:
+        for line in lines:
+            name, _, rest = line.partition(b":")
+            if name in found:
+                found[name] = int(rest.split()[0]) << 10
+    return found[b"VmSize"], found[b"RssAnon"] + found[b"RssShmem"]
 
 
 def others_in_namespace() -> list[int]:
