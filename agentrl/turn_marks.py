@@ -61,7 +61,9 @@ class TurnMarks:
         own = self.after_call if called else self.after_text
         known = after.startswith(own)
         places = [place for token in self.closes if (place := (own if known else after).find(token)) >= 0]
-        return after[min(places, default=len(own) if known else 0) :]
+        if not places and known:  # no token ends the turn: what the template writes after any content does
+            places = [len(own.removesuffix(self.after_text))]
+        return after[min(places, default=0) :]
 
 
 def user(text: str) -> Message:

@@ -11,43 +11,13 @@ from dataclasses import replace
 import pytest
 
 from agentrl.errors import UsageError
-from agentrl.messages import Image, Message, Text, ToolCall
+from agentrl.messages import Image, Message
 from agentrl.renderer import Fork, Renderer
-from agentrl.tool import ToolSpec
-from agentrl.transcript import Segment, Transcript
+from agentrl.transcript import Segment
 from tests.support.tokenizers import FAMILIES, build
+from tests.support.turns import ADD, AWKWARD, CALLS, HERMES, call, ids_of, result, sampled, say, started
 
 NAMES = sorted(FAMILIES)
-ADD = ToolSpec(
-    name="add",
-    description="Adds.",
-    parameters={"type": "object", "properties": {"a": {"type": "integer"}, "s": {"type": "string"}}},
-)
-
-
-def say(role: str, text: str, **more) -> Message:
-    return Message(role=role, content=(Text(text=text),) if text else (), **more)
-
-
-def call(name: str = "add", call_id: str = "abcdefghi", **arguments) -> Message:
-    return Message(role="assistant", tool_calls=(ToolCall(id=call_id, name=name, arguments=arguments),))
-
-
-def result(text: str, call_id: str = "abcdefghi") -> Message:
-    return say("tool", text, tool_call_id=call_id, name="add")
-
-
-def ids_of(tokenizer, text: str) -> tuple[int, ...]:
-    return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
-
-
-def sampled(ids) -> Segment:
-    ids = tuple(ids)
-    return Segment(role="sampled", ids=ids, logprobs=(-0.5,) * len(ids), versions=(0,) * len(ids))
-
-
-def started(renderer: Renderer, messages, tools=()) -> Transcript:
-    return Transcript([Segment(role="prompt", ids=renderer.render(messages, tools))])
 
 
 # What the four turns of `play_by_hand` give, worked out from each family's documentation. Sampled ids stand in «».
@@ -159,9 +129,6 @@ def test_ordinary_text_renders_as_the_template_does(name, text):
     assert Renderer(tokenizer).render(messages) == ids_of(tokenizer, plain)
 
 
-AWKWARD = [" lead", "\n", "\n\nx", "7", "0042", "  ", "\t", ".", "é", "🙂", "｜", "▁", "<", "]", "", "a\n", "} ", "```\n"]
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_extending_gives_the_ids_of_the_whole_text_at_awkward_borders(name):
     tokenizer = build(name)
@@ -182,66 +149,6 @@ def test_extending_gives_the_ids_of_the_whole_text_at_awkward_borders(name):
         rest = whole.partition("Yes.")[2]
         assert rest.startswith(marker)
         assert more == ids_of(tokenizer, rest)[1:], (before, after)
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("history", ["keep", "fork"])
-def test_what_is_trained_is_what_was_sampled(name, history):
-    """Random turns of random ids (fragments of characters, foreign stops, cut turns, calls) and random answers."""
-    tokenizer = build(name)
-    renderer = Renderer(tokenizer, history=history)
-    for seed in range(12):
-        rng = random.Random(f"{name} {seed}")
-        tools = (ADD,) if rng.random() < 0.6 else ()
-        messages = [say("system", "Be brief.")] if rng.random() < 0.5 else []
-        messages.append(say("user", rng.choice(AWKWARD) + "start"))
-        transcripts = [started(renderer, messages, tools)]
-        drawn: list[int] = []
-        for _ in range(4):
-            turn = draw(rng, name, tokenizer, renderer)
-            drawn += turn
-            sent = transcripts[-1].ids
-            transcripts[-1].append(sampled(turn))
-            assert transcripts[-1].ids == sent + tuple(turn)  # the prompt that the engine saw, then its ids, nothing else
-            action = renderer.parse(turn, tools)
-            messages.append(action.message())
-            answer = [result(rng.choice(AWKWARD), item.id) for item in action.tool_calls] or [say("user", rng.choice(AWKWARD))]
-            more = renderer.extend(transcripts[-1], messages, answer, tools)
-            messages += answer
-            if isinstance(more, Fork):
-                assert more.ids == renderer.render(messages, tools)
-                assert more.reason
-                transcripts.append(Transcript([Segment(role="prompt", ids=more.ids)]))
-            else:
-                transcripts[-1].append(Segment(role="observation", ids=more))
-        trained = [i for t in transcripts for i, m in zip(t.ids, t.mask, strict=True) if m]
-        assert trained == drawn
-        assert history == "fork" or len(transcripts) == 1
-
-
-CALLS = {
-    "mistral": '[TOOL_CALLS] [{"name": "add", "arguments": {"a": 1}, "id": "abcdefgh1"}]',
-    "llama3": '{"name": "add", "parameters": {"a": 1}}',
-    "gemma": '```tool_call\n{"name": "add", "parameters": {"a": 1}}\n```',
-    "deepseek": (
-        "</think><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n"
-        '```json\n{"a": 1}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>'
-    ),
-    "glm": "\n<think></think>\n<tool_call>add\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n</tool_call>",
-}
-HERMES = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
-
-
-def draw(rng: random.Random, name: str, tokenizer, renderer: Renderer) -> list[int]:
-    """One turn: noise, or a well-formed call; ended by any of the stop ids or by the length limit."""
-    if rng.random() < 0.4:
-        turn = list(ids_of(tokenizer, CALLS.get(name, HERMES)))
-    else:
-        allowed = sorted(set(range(len(tokenizer))) - set(renderer.banned_ids) - set(renderer.stop_ids))
-        turn = [rng.choice(allowed) for _ in range(rng.randint(1, 12))]
-    if rng.random() < 0.7:
-        turn.append(rng.choice(renderer.stop_ids))
-    return turn
 
 
 def test_newline_after_the_stop_token_is_appended_once():
