@@ -1,17 +1,24 @@
 """The command line: `agentrl <command> ...`. Finds the command and turns a person's mistakes into one line.
 
-Exit codes: 0 done, 1 the run failed, 2 a mistake in what was asked for, 130 stopped by Ctrl-C.
+Exit codes: 0 done, 1 the run failed, 2 a mistake in what was asked for, 130 stopped by Ctrl-C. A failure that comes from
+code (an environment's, for one) is shown with its traceback; one that says everything in its text is not.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 from collections.abc import Sequence
 
 import agentrl
+from agentrl.engine import EngineError
+from agentrl.episode import RolloutError
 from agentrl.errors import UsageError, nearest
-from agentrl.sandbox import IsolationError
+from agentrl.sandbox import IsolationError, SandboxError
+
+FAILURES = (RolloutError, EngineError, SandboxError, FloatingPointError)
+"""What may end a run that was set up well."""
 
 COMMANDS = {
     "train": ("agentrl.commands.train", "trains a model in an environment; --dry-run shows the plan, resume=RUN goes on"),
@@ -30,6 +37,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (UsageError, IsolationError) as error:
         print(f"agentrl: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
+    except FAILURES as error:
+        if error.__cause__ is not None:
+            traceback.print_exception(error.__cause__)
+        print(f"agentrl: the run failed: {' '.join(str(error).split())}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("agentrl: stopped", file=sys.stderr)
         return 130

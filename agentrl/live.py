@@ -17,6 +17,9 @@ ROWS = 12
 RECENT = 5
 """Steps that the estimate of the time left is made from: times change as answers grow longer."""
 
+HEARTBEAT = 15.0
+"""Seconds between two lines about the progress of a phase, where there is no table."""
+
 Row = Mapping[str, Any]
 
 
@@ -51,6 +54,7 @@ class PlainWatch:
         self._stream = stream or sys.stdout
         self._steps = 0
         self._rows: list[Row] = []
+        self._told = time.monotonic()
 
     def begin(self, title: str, *, steps: int, rows: Sequence[Row] = ()) -> None:
         self._steps, self._rows = steps, list(rows)
@@ -60,10 +64,15 @@ class PlainWatch:
         """Not shown: a line for each would bury the steps."""
 
     def progress(self, name: str, done: int, total: int) -> None:
-        """Not shown either."""
+        """Now and then, so that a long evaluation is seen to move."""
+        now = time.monotonic()
+        if now - self._told >= HEARTBEAT and done < total:
+            self._told = now
+            self.note(f"  {name} {done}/{total}")
 
     def step(self, row: Row) -> None:
         self._rows.append(row)
+        self._told = time.monotonic()
         left = remaining(self._rows, self._steps)
         cells = cells_of(row)
         shown = "  ".join(f"{name} {cells[name]}" for name in COLUMNS if name != "step" and cells[name])

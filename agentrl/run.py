@@ -127,18 +127,17 @@ async def _open(stack: AsyncExitStack, resolved: Resolved, run: RunDir | None, w
     renderer = assembly.renderer(config, loaded.tokenizer)
     backend = assembly.backend(config, loaded)
     trainer = assembly.trainer(config, backend)
-    if run is None:
-        run = rundir.create(resolved)
-        stack.enter_context(run.locked())
-    else:
-        run.write_config(resolved)
-    checkpoints = part("trainers.checkpoint:Checkpoints")(run.checkpoints, keep=config.checkpoint.keep)
-    latest = checkpoints.latest()
+    latest = part("trainers.checkpoint:latest")(run.checkpoints) if run is not None else None
     if latest is not None:
         backend.load(latest.folder)
     step = latest.step if latest is not None else 0
     engine = assembly.engine(config, backend.model, loaded.tokenizer, version=step)
     stack.push_async_callback(engine.aclose)
+    if run is None:
+        run = rundir.create(resolved)
+        stack.enter_context(run.locked())
+    else:
+        run.write_config(resolved)
     shared = assembly.embedded(engine)
     playing = assembly.resuming(config, engine, loaded.tokenizer)
     setup = assembly.setup(config, world, playing, renderer, pool)
@@ -161,7 +160,7 @@ async def _open(stack: AsyncExitStack, resolved: Resolved, run: RunDir | None, w
         trainer=trainer,
         engine=playing,
         backend=backend,
-        checkpoints=checkpoints,
+        checkpoints=part("trainers.checkpoint:Checkpoints")(run.checkpoints, keep=config.checkpoint.keep),
         evaluations=Evaluations(run.evals),
         setup=setup,
         held_out=held_out,

@@ -33,8 +33,8 @@ def run(argv: Sequence[str]) -> int:
     rest = [text for text in args.overrides if not text.startswith("resume=")]
     if args.dry_run:
         resolved = reopen(name, rest, out)[1] if name else compose(rest, file=Path(args.config) if args.config else None)
-        print("\n".join(plan.lines(resolved)))
-        print(plan.check_memory(resolved, doctor.memory()[1]))
+        note = plan.check_memory(resolved, doctor.memory()[1])
+        print("\n".join([*plan.lines(resolved), *(["", note] if note else [])]))
         return 0
     from agentrl import run as runs
     from agentrl.stop import EXIT_CODE

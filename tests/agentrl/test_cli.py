@@ -262,6 +262,22 @@ def test_an_environment_that_breaks_ends_with_exit_code_1(tmp_path: Path, capsys
     assert "env_error: ZeroDivisionError: division by zero" in capsys.readouterr().out
 
 
+def test_a_run_that_fails_says_why_shows_where_and_ends_with_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from agentrl.commands import doctor
+    from agentrl.episode import RolloutError
+
+    def fail(argv: object) -> int:
+        raise RolloutError("playing failed: KeyError: 'x'") from KeyError("x")
+
+    monkeypatch.setattr(doctor, "run", fail)
+    assert main(["doctor"]) == 1
+    err = capsys.readouterr().err
+    assert err.splitlines()[0] == "KeyError: 'x'"
+    assert err.splitlines()[-1] == "agentrl: the run failed: playing failed: KeyError: 'x'"
+
+
 def test_what_a_person_says_goes_through_characters_and_back() -> None:
     import asyncio
 
