@@ -179,7 +179,8 @@ def test_the_interpreter_is_seen_and_other_packages_are_not() -> None:
 def test_settings_survive_json() -> None:
     settings = Settings(
         level="namespace", slots=1, memory=1, pids=2, disk=3, cpu=4.5, network=False, env={"A": "é"},
-        readable=("/bin",), masked=(), packages=("/x",), import_path=("/y",), preload=("json",), host=3, links=((4, 5, -1), (6, 7, 8)), open_below=40,
+        readable=("/bin",), masked=(), packages=("/x",), import_path=("/y",), preload=("json",), host=3,
+        links=((4, 5, -1), (6, 7, 8)), open_below=40,
     )  # fmt: skip
     assert Settings.from_json(settings.to_json()) == settings
 
