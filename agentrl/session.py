@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentrl import report
+from agentrl import heap, report
 from agentrl.assembly import for_evaluation, part
 from agentrl.config import Config
 from agentrl.engine import Engine
@@ -85,10 +85,12 @@ class Session:
             await self.engine.pause(mode)
         if synchronous:
             await self.engine.sleep("cache")
+        heap.trim()
         self.watch.phase("training")
 
     async def publish(self, version: int) -> int:
         with self.phases("publish"):
+            heap.trim()
             return await self.transport.publish(version)
 
     async def trained(self, groups: Sequence[EpisodeGroup], *, step: int, version: int) -> None:
