@@ -115,9 +115,8 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     model = agentrl.models.load(args.model, dtype=args.dtype).model
     model.generation_config.eos_token_id = None
-    print(
-        f"{args.model} {args.dtype}, {args.prompt} prompt + {args.new} new tokens, groups of {args.group}, {args.threads} thread(s)"
-    )
+    shape = f"{args.prompt} prompt + {args.new} new tokens, groups of {args.group}"
+    print(f"{args.model} {args.dtype}, {shape}, {args.threads} thread(s)")
     print(f"{processor()}, torch {torch.__version__}; tokens per CPU-second, medians of {args.repeats}")
     print(f"{'batch':>5} {'generate':>10} {'shared':>10} {'packed':>10} {'ratio':>7}")
     for batch in args.batch:

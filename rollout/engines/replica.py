@@ -38,7 +38,7 @@ class Replica:
 
     def __init__(self, model: nn.Module, *, packed: bool | None = None) -> None:
         check_supported(model)
-        self._model = model
+        self.model = model
         self._twin = _twin(model)
         self._cache_name = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
         self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -49,12 +49,16 @@ class Replica:
 
     @property
     def device(self) -> torch.device:
-        return next(self._model.parameters()).device
+        return next(self.model.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(self.model.parameters()).dtype
 
     @property
     def vocabulary(self) -> int:
         """Ids the model knows: [0, vocabulary)."""
-        return int(self._model.get_input_embeddings().weight.shape[0])
+        return int(self.model.get_input_embeddings().weight.shape[0])
 
     def forward(self, ids_T: torch.Tensor, step: Step, last_N: torch.Tensor, cache: SlotCache) -> torch.Tensor:
         """[N, vocabulary]: the logits after the tokens at `last_N`. Keys and values of all tokens go into `cache`."""
@@ -69,11 +73,19 @@ class Replica:
             )
         return output.logits[0]
 
+    def alone(self, ids_T: torch.Tensor) -> torch.Tensor:
+        """[T, vocabulary]: the logits with the model's own attention and masks, without a cache."""
+        _attend_with(self._twin, self.model.config._attn_implementation)
+        try:
+            return self._twin(input_ids=ids_T[None], use_cache=False).logits[0]
+        finally:
+            _attend_with(self._twin, NAME)
+
     # Weights
 
     def check(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Raises EngineError unless `tensors` are all parameters of this model, by name and shape. Changes nothing."""
-        own = dict(self._model.named_parameters(remove_duplicate=False))
+        own = dict(self.model.named_parameters(remove_duplicate=False))
         if unknown := sorted(set(tensors) - set(own)):
             raise EngineError(f"the model has no parameter {unknown[0]!r} ({len(unknown)} unknown); {nearest(unknown[0], own)}")
         given = {id(own[name]) for name in tensors}  # tied parameters have several names; one is enough
@@ -88,7 +100,7 @@ class Replica:
     @torch.no_grad()
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Copies checked tensors into the shared parameters."""
-        own = dict(self._model.named_parameters(remove_duplicate=False))
+        own = dict(self.model.named_parameters(remove_duplicate=False))
         for name, tensor in tensors.items():
             own[name].copy_(tensor)
 
@@ -103,7 +115,7 @@ class Replica:
     @torch.inference_mode()
     def _pack(self) -> None:
         """Swaps plain linear layers for packed ones, and every other parameter for a copy."""
-        originals = dict(self._model.named_modules())
+        originals = dict(self.model.named_modules())
         for name, module in list(self._twin.named_modules()):
             if packable(module):
                 linear = PackedLinear(originals[name])
@@ -126,13 +138,17 @@ def _twin(model: nn.Module) -> Any:
     """Modules and config copied, parameters and buffers shared."""
     shared = {id(t): t for t in (*model.parameters(), *model.buffers())}
     twin = copy.deepcopy(model, shared).eval()
-    twin.config._attn_implementation = NAME
+    _attend_with(twin, NAME)
     for module in twin.modules():
-        if (config := getattr(module, "config", None)) is not None:
-            config._attn_implementation = NAME
         if hasattr(module, "gradient_checkpointing"):
             module.gradient_checkpointing = False
     return twin
+
+
+def _attend_with(twin: Any, name: str) -> None:
+    for module in twin.modules():
+        if (config := getattr(module, "config", None)) is not None:
+            config._attn_implementation = name
 
 
 def check_supported(model: nn.Module) -> None:

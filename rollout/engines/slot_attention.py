@@ -25,6 +25,9 @@ from .step import Step, Stretch
 NAME = "agentrl_slots"
 """No mask function of this name is registered: transformers then makes no masks at all."""
 
+UNKNOWN = ("position_bias", "indices", "block_indices", "sinks", "head_mask")
+"""Arguments that change what is computed, and that we do not follow. Others only repeat what we know (positions, lengths)."""
+
 _this_thread = threading.local()
 
 
@@ -49,16 +52,18 @@ def slot_attention(
     sliding_window: int | None = None,
     softcap: float | None = None,
     s_aux: torch.Tensor | None = None,
-    position_bias: torch.Tensor | None = None,
     is_causal: bool | None = None,
-    **ignored: Any,
+    **more: Any,
 ) -> tuple[torch.Tensor, None]:
     """[1, T, H, D]. The cache holds this step's keys and values already; `key` and `value` are the same once more."""
     causal = is_causal if is_causal is not None else getattr(module, "is_causal", True)
-    if attention_mask is not None or position_bias is not None or not causal:
-        raise EngineError(f"{type(module).__name__} wants a mask or a bias of its own, which the embedded engine does not know")
+    if attention_mask is not None or not causal:
+        raise EngineError(f"{type(module).__name__} wants a mask of its own, which the embedded engine does not know")
+    if unknown := [name for name in UNKNOWN if more.get(name) is not None]:
+        raise EngineError(f"{type(module).__name__} gives its attention {unknown[0]}, which the embedded engine does not know")
     step, keys, values = _this_thread.cache.take()
     window = sliding_window or 0
+    step.windows.append(window)
     extra = _Extra(scaling=scaling or query.shape[-1] ** -0.5, softcap=softcap, sinks=s_aux)
     out = query.new_empty(query.shape[2], query.shape[1], values.shape[-1])  # [T, H, D]
     if step.decoding:

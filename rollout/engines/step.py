@@ -42,6 +42,8 @@ class Step:
     stretches: tuple[Stretch, ...]
     columns: int
     """_C: of the cache while this step runs."""
+    windows: list[int] = field(default_factory=list)
+    """[layers so far] the sliding window each attended through; 0: none."""
     _masks: dict[tuple[int, torch.dtype], torch.Tensor] = field(default_factory=dict)
 
     def decode_mask(self, window: int, dtype: torch.dtype) -> torch.Tensor:

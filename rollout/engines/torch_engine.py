@@ -20,6 +20,7 @@ from agentrl.errors import UsageError
 from agentrl.weights import WeightUpdate
 
 from .generation import Decode, Generation
+from .probe import probe
 from .replica import Replica
 from .scheduler import Scheduler
 from .state import require
@@ -62,6 +63,7 @@ class TorchEngine:
             )
         self._replica = Replica(model, packed=packed)
         _check_positions(model, max_context)
+        probe(self._replica)
         capacity = slots * max_context // 2 if store_tokens is None else store_tokens
         self._scheduler = Scheduler(self._replica, slots=slots, store_tokens=capacity, version=version)
         self._max_context, self._timeout, self._decode = max_context, request_timeout, decode
