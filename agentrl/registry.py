@@ -25,6 +25,7 @@ BUNDLED: dict[str, dict[str, str]] = {
     "grader": {
         "function_cases": "agentrl.tools.graders:function_cases",
         "stdin_cases": "agentrl.tools.graders:stdin_cases",
+        "pytest_cases": "agentrl.tools.graders:pytest_cases",
     },
     "tool": {"python": "agentrl.tools.python:python"},
     "engine": {
