@@ -70,8 +70,9 @@ class CodeSandbox(Env):
 
     demonstration: bool = True
     """Whether a solved task is shown first. Right for small models; large ones do without."""
-    partial_credit: float = 0.2
-    """Reward for passing every hidden test one by one, on top of the 1 for passing all."""
+    partial_credit: float = 0.0
+    """Reward for passing every hidden test one by one, on top of the 1 for passing all. Off: with advantages divided by the
+    group's deviation, a failing group's small differences would weigh as much as passing does."""
     test_timeout: float = 1.0
     """Seconds for one call of the function."""
 

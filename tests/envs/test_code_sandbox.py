@@ -89,7 +89,7 @@ def grader(monkeypatch):
 def make(task=TASK, **settings):
     env = CodeSandbox()
     env.task, env.rng, env.sandbox = task, random.Random(0), "the agent's"
-    for name, value in settings.items():
+    for name, value in {"partial_credit": 0.2, **settings}.items():
         setattr(env, name, value)
     env.reset(task)
     return env
@@ -136,6 +136,7 @@ def test_visible_examples_alone_do_not_pass(grader):
 
 
 def test_partial_credit_is_a_setting(grader):
+    assert CodeSandbox.partial_credit == 0.0
     env = make(partial_credit=0.0)
     step(env, HALF)
     assert rewards(env)[0] == {"hidden_tests": 0.0, "partial": 0.0}
