@@ -57,7 +57,8 @@ async def measure(name: str, once: Callable[[], Awaitable[None]], concurrency: i
     end = time.monotonic() + seconds
 
     async def worker() -> None:
-        while time.monotonic() < end:
+        begun = 0.0
+        while begun < end:  # once at least
             begun = time.monotonic()
             await once()
             waits.append(time.monotonic() - begun)

@@ -74,7 +74,7 @@ async def write(slot: SlotLink, path: str, data: bytes, timeout: float) -> None:
 
 async def read(slot: SlotLink, path: str, timeout: float) -> bytes:
     with _files() as add:
-        fds = [add(memfd.holding(b"")), add(memfd.taking(0)), add(memfd.taking(MAX_PATH)), add(memfd.holding(b""))]
+        fds = [add(memfd.holding(b"")), add(memfd.taking(0)), add(memfd.taking(MAX_PATH)), add(memfd.growing())]
         report = await slot.run(wire.READ, _checked(path), fds, timeout=timeout)
         _raise_for(report, path, memfd.taken(fds[2])[0])
         return memfd.taken(fds[3])[0]

@@ -7,21 +7,33 @@ nothing has to be read while the job runs. How much was written is the file's po
 
 from __future__ import annotations
 
-import fcntl
 import os
+from mmap import PAGESIZE as PAGE
 
-PAGE = os.sysconf("SC_PAGE_SIZE")
-F_ADD_SEALS, F_SEAL_SHRINK, F_SEAL_GROW = 1033, 2, 4  # <linux/fcntl.h>; not in Python's fcntl before 3.13
+F_ADD_SEALS = 1033  # <linux/fcntl.h>, as the next; not in Python's fcntl before 3.13
+F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE = 1, 2, 4, 8
 
 
 def holding(data: bytes) -> int:
-    """A new file with this content, to be read from its start. The caller closes it."""
-    fd = os.memfd_create("input", os.MFD_CLOEXEC)
+    """A new file with this content, to be read from its start, that nobody can change. The caller closes it."""
+    fd = growing()
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(fd, rest) :]
     os.lseek(fd, 0, os.SEEK_SET)
+    _seal(fd, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
     return fd
+
+
+def growing() -> int:
+    """A new file without a limit, for what our own code writes. The caller closes it."""
+    return os.memfd_create("sandbox", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+
+
+def _seal(fd: int, seals: int) -> None:
+    import fcntl  # not at the top: Windows has none, and must be told so by LocalPool
+
+    fcntl.fcntl(fd, F_ADD_SEALS, seals)
 
 
 def taking(limit: int) -> int:
@@ -30,9 +42,9 @@ def taking(limit: int) -> int:
     The kernel refuses a write that would cross the end whole, up to a page of it, so a page is spare; whoever wrote beyond
     `limit` has been cut.
     """
-    fd = os.memfd_create("output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    fd = growing()
     os.ftruncate(fd, -(-limit // PAGE) * PAGE + PAGE)
-    fcntl.fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW)
+    _seal(fd, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
     return fd
 
 

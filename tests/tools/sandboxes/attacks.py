@@ -24,7 +24,7 @@ class Attack:
 
     code: str
     stopped: Callable[[Any, Exec], bool]
-    timeout: float = 8.0
+    timeout: float = 40.0  # those that end by themselves may be slow on a busy machine
 
 
 class Bait:
@@ -357,7 +357,7 @@ time.sleep(.2); tell([])""",
 if os.fork() == 0:
     os.setsid(); libc.prctl(15, b"agentrl-daemon", 0, 0, 0); time.sleep(30); os._exit(0)
 tell([])""",
-        lambda found, done: nothing(found, done) and done.wall_s < 6,
+        lambda found, done: nothing(found, done) and done.wall_s < 25,
     ),
     "forged result": Attack(
         """

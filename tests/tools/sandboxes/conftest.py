@@ -13,7 +13,7 @@ from agentrl.sandbox import Exec, IsolationError, SandboxSpec
 from agentrl.tools.sandboxes.local import LocalPool
 
 T = TypeVar("T")
-SPEC = SandboxSpec(memory="256M", pids=64, disk="64M", output="64K", timeout=20.0, cpu=15.0)
+SPEC = SandboxSpec(memory="256M", pids=64, disk="64M", output="64K", timeout=60.0, cpu=30.0)
 LEVELS = {
     "namespace+cgroup": ("namespace", True),
     "namespace": ("namespace", False),

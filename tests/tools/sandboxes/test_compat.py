@@ -108,7 +108,7 @@ def test_program(each: Local, name: str) -> None:
     if "numpy" in name and importlib.util.find_spec("numpy") is None:
         pytest.skip("NumPy is not installed")
     code, printed = PROGRAMS[name]
-    done = each.python(code, timeout=15)
+    done = each.python(code, timeout=60)
     if printed is None:
         assert done.status is Status.ERROR
         assert "NameError" in done.stderr

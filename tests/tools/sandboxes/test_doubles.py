@@ -61,11 +61,11 @@ def test_unsafe_local_statuses(code: str, status: Status, exit_code: int) -> Non
 
 def test_unsafe_local_kills_the_group_at_the_deadline_and_is_not_held_up() -> None:
     begun = time.monotonic()
-    done = unsafe(lambda sandbox: sandbox.run("echo began; sleep 30 & sleep 30", timeout=0.5))
+    done = unsafe(lambda sandbox: sandbox.run("echo began; sleep 30 & sleep 30", timeout=2))
     assert (done.status, done.stdout) == (Status.TIMEOUT, "began\n")
     held = unsafe(lambda sandbox: sandbox.run("sleep 30 & echo done"))
     assert (held.status, held.stdout) == (Status.OK, "done\n")
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - begun < 25
 
 
 def test_unsafe_local_output_is_bounded() -> None:
@@ -102,7 +102,7 @@ def test_unsafe_local_grades() -> None:
 
     async def work(sandbox: Any) -> tuple[list[Status], list[bool], bool]:
         cases = [((x,), x * x) for x in range(5)]
-        result = await function_cases(sandbox, code, "f", cases, timeout=0.5, total=20)
+        result = await function_cases(sandbox, code, "f", cases, timeout=2, total=30)
         lines = await stdin_cases(sandbox, "print(int(input()) + 1)", [("1", "2")])
         return [case.status for case in result.cases], [case.passed for case in result.cases], lines.all_passed
 

@@ -63,16 +63,16 @@ def test_it_is_a_sandbox(best: Local) -> None:
 def test_how_it_ended(each: Local, code: str, status: Status, exit_code: int) -> None:
     if "setrlimit" in code and each.pool.isolation != "namespace":
         pytest.skip("a second of CPU time; one level is enough")
-    done = each.python(code, timeout=6)
+    done = each.python(code)
     assert (done.status, done.exit_code) == (status, exit_code), done
 
 
 def test_timeout_kills_and_keeps_what_was_printed(each: Local) -> None:
-    done = each.python("print('so far')\nwhile True: pass", timeout=0.5)
+    done = each.python("print('so far')\nwhile True: pass", timeout=2)
     assert done.status is Status.TIMEOUT
     assert done.exit_code == 137
     assert done.stdout == "so far\n"
-    assert 0.4 < done.wall_s < 20
+    assert 1.9 < done.wall_s < 30
 
 
 def test_cpu_time_of_all_processes_together_is_bounded(background: Any) -> None:
@@ -312,7 +312,7 @@ def f(x):
     return len(state), {x: (None, True, {1.5}, b"z")}
 """
     inputs = ["a", "b", "exit", "c", "raise", "leave", "hang", "d", "big", "e", "object", "f"]
-    calls = in_sandbox(each, lambda sandbox: sandbox.call_many(code, "f", [(x,) for x in inputs], timeout=0.7, total=30))
+    calls = in_sandbox(each, lambda sandbox: sandbox.call_many(code, "f", [(x,) for x in inputs], timeout=3, total=60))
     by_input = dict(zip(inputs, calls, strict=True))
 
     def value(x: str, count: int) -> Call:
@@ -362,8 +362,8 @@ def test_arguments_must_be_plain_data(best: Local) -> None:
 def test_slots_do_not_see_each_other(each: Local) -> None:
     async def work() -> tuple[str, str]:
         async with await each.pool.acquire() as one, await each.pool.acquire() as two:
-            spin = asyncio.ensure_future(one.python("import time; open('mine', 'w').close(); time.sleep(1.5)"))
-            await asyncio.sleep(0.3)
+            spin = asyncio.ensure_future(one.python("import time; open('mine', 'w').close(); time.sleep(2.5)"))
+            await asyncio.sleep(0.5)
             look = """
 import os
 try: pids = [int(p) for p in os.listdir("/proc") if p.isdigit()]
@@ -412,7 +412,7 @@ def test_a_cancelled_call_ends_its_program_and_leaves_the_sandbox_usable(each: L
         begun = time.monotonic()
         done = await sandbox.python("import os; print(os.listdir('.'))")
         assert done.stdout == "['began']\n"
-        assert time.monotonic() - begun < 10  # far below the cancelled program's 20 s
+        assert time.monotonic() - begun < 30  # far below the cancelled program's 60 s
 
     in_sandbox(each, work)
 
@@ -425,7 +425,7 @@ def test_closing_a_busy_sandbox_ends_its_program(best: Local) -> None:
         begun = time.monotonic()
         await sandbox.aclose()
         await sandbox.aclose()  # idempotent
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < 30
         assert (await task).status is Status.KILLED
         assert not await sandbox.alive()
         with pytest.raises(SandboxError, match="closed"):
@@ -627,12 +627,12 @@ def test_deadlines_are_kept_while_the_event_loop_is_busy(background: Any) -> Non
         async with await LocalPool.open(SandboxSpec(), 1) as pool, await pool.acquire() as sandbox:
             running = asyncio.ensure_future(sandbox.python("while True: pass", timeout=0.3))
             await asyncio.sleep(0.05)
-            time.sleep(2)  # noqa: ASYNC251  # a training step that holds the loop
+            time.sleep(5)  # noqa: ASYNC251  # a training step that holds the loop
             return await running
 
     done = background.run(main())
     assert done.status is Status.TIMEOUT
-    assert done.wall_s < 1.5
+    assert done.wall_s < 4
 
 
 def test_a_timeout_beyond_the_spec_is_not_granted(background: Any) -> None:

@@ -81,6 +81,9 @@ def test_arguments_are_looked_at(machine: str) -> None:
     assert decide(code, machine, socket[column], 1, 1) == EPERM
     assert decide(code, machine, limit[column], 0, 1) == ALLOW
     assert decide(code, machine, limit[column], 4321, 1) == EPERM
+    control = (72, 25)[column]
+    assert decide(code, machine, control, 0, 1) == ALLOW  # F_GETFD
+    assert decide(code, machine, control, 0, 1024) == EPERM  # F_SETLEASE
     priority = (141, 140)[column]
     assert decide(code, machine, priority, 0, 0, 5) == ALLOW  # os.nice
     assert decide(code, machine, priority, 2, 0, 5) == EPERM  # all processes of the user

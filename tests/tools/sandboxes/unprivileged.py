@@ -11,7 +11,7 @@ from attacks import ATTACKS, Bait, answer
 from agentrl.sandbox import IsolationError, SandboxSpec
 from agentrl.tools.sandboxes.local import LocalPool
 
-SPEC = SandboxSpec(memory="256M", pids=64, disk="64M", output="64K", timeout=20.0, cpu=15.0)
+SPEC = SandboxSpec(memory="256M", pids=64, disk="64M", output="64K", timeout=60.0, cpu=30.0)
 
 
 async def main(level: str) -> int:

@@ -61,6 +61,8 @@ class Cage:
         _limit(resource.RLIMIT_NPROC, self.processes_before + self.pids)
         _limit(resource.RLIMIT_CPU, max(1, round(self.cpu + 0.5)), 1)
         if self.uid is not None:
+            if not self.in_namespace:  # there, the master has done it for all
+                os.setgroups([])
             os.setresgid(self.uid, self.uid, self.uid)
             os.setresuid(self.uid, self.uid, self.uid)  # from 0 to another: takes all capabilities, and ptrace of us
         if self.uid is None or not self.in_namespace:

@@ -111,16 +111,16 @@ def _enter(home: str) -> None:
 
 
 def perform(task: Task, page: mmap, reseed: Callable[[bytes], None]) -> NoReturn:
-    if task.mode == wire.EXEC:
-        _execute(read_all(task.code))
-    if task.mode == wire.CALL:
-        calls.serve(read_all(task.code), task.data, page, reseed)
     if task.mode == wire.READ:
         _file(task.text, lambda path: _copy_out(path, task.data))
     if task.mode == wire.WRITE:
         _file(task.text, lambda path: _copy_in(path, task.code))
     code = read_all(task.code)
     os.close(task.code)
+    if task.mode == wire.EXEC:
+        _execute(code)
+    if task.mode == wire.CALL:
+        calls.serve(code, task.data, page, reseed)
     reseed(code)
     script.run(code)
 

@@ -1,6 +1,7 @@
 """Landlock: the fence where namespaces are refused. It governs opening files, TCP and (from version 6) signals, no more.
 
-What it leaves open is closed by seccomp (`complement`) and by the slot, which watches processes, memory and disk.
+What it leaves open is closed by seccomp (`complement`) and by the slot, which watches processes, memory and disk. Two
+things stay open: whether a file exists, with its size and times; and how many processes the user runs.
 """
 
 from __future__ import annotations

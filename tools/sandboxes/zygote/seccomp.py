@@ -19,7 +19,7 @@ NEWEST = 456  # futex_requeue, Linux 6.7
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 X32_BIT = 0x40000000  # is beyond NEWEST, too
 CLONE_NAMESPACES = 0x7E020000
-TIOCSTI, TIOCLINUX, F_SETOWN, F_SETOWN_EX = 0x5412, 0x541C, 8, 15
+TIOCSTI, TIOCLINUX, F_SETOWN, F_SETOWN_EX, F_SETLEASE = 0x5412, 0x541C, 8, 15, 1024
 AF_UNIX, AF_INET, AF_INET6 = 1, 2, 10
 
 # name: (x86-64, aarch64); 0 where an architecture has no such call
@@ -117,8 +117,9 @@ def program(
     code += _with_argument(SETPRIORITY[column], 0, _only(0)) + _with_argument(SETPRIORITY[column], 1, _only(0))
     for numbers in SELF_ONLY.values():
         code += _with_argument(numbers[column], 0, _only(0))
-    if not signal_ownership:
-        code += _with_argument(FCNTL[column], 1, [*_never(F_SETOWN), *_never(F_SETOWN_EX)])
+    # A lease on a file of the same owner holds up whoever opens it on the host
+    commands = [F_SETLEASE] if signal_ownership else [F_SETLEASE, F_SETOWN, F_SETOWN_EX]
+    code += _with_argument(FCNTL[column], 1, [op for command in commands for op in _never(command)])
     for name in [*PRETENDED, *pretend]:
         code += _answer(table[name][column], _PRETEND)
     for name in [*REFUSED, *refuse]:

@@ -200,7 +200,8 @@ class Slot:
 
     def _look(self, pid: int, disk: bool) -> Reason | None:
         ending.reap(pid)
-        used = watch.usage(self.others(), self.cage.base_address_space, self.memory)
+        cage = self.cage
+        used = watch.usage(self.others(), cage.base_address_space, self.memory, with_memory=not cage.counted)
         if used.cpu > self.cage.cpu:
             return Reason.CPU
         if self.cage.counted and self.cage.in_namespace:

@@ -24,8 +24,8 @@ def own_size() -> tuple[int, int]:
     return _sizes("self")
 
 
-def usage(pids: list[int], base_space: int, base_memory: int) -> Usage:
-    """Sums over `pids`; those that ended meanwhile count nothing.
+def usage(pids: list[int], base_space: int, base_memory: int, *, with_memory: bool = True) -> Usage:
+    """Sums over `pids`; those that ended meanwhile count nothing. Memory costs most to read, and may be left out.
 
     A fork shares the slot's pages until it writes them, so they are taken off; a program that was executed is told by its
     smaller address space and counts whole. Memory shared among the processes counts for each.
@@ -35,8 +35,9 @@ def usage(pids: list[int], base_space: int, base_memory: int) -> Usage:
         with contextlib.suppress(OSError, ValueError, IndexError):
             with open(f"/proc/{pid}/stat", "rb") as file:
                 cpu += sum(map(int, file.read().rpartition(b")")[2].split()[11:15])) / TICKS
-            space, own = _sizes(str(pid))
-            memory += own if space < base_space * 0.9 else max(0, own - base_memory)
+            if with_memory:
+                space, own = _sizes(str(pid))
+                memory += own if space < base_space * 0.9 else max(0, own - base_memory)
     return Usage(processes=len(pids), memory=memory, cpu=cpu)
 
 
