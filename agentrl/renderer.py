@@ -116,9 +116,12 @@ class Renderer:
         """What the template lacks, and how the renderer makes up for it."""
         return self._template.notes
 
-    def self_test(self) -> TemplateReport:
-        """Compares `extend` with a full render, on ids, for short conversations of every kind. Takes well under a second."""
-        return check(self, self._template, self._encoder)
+    def self_test(self, *, tools: bool = True) -> TemplateReport:
+        """Compares `extend` with a full render, on ids, for short conversations of every kind. Takes well under a second.
+
+        `tools=False` leaves out those with tools: an environment without any need not care how a template shows them.
+        """
+        return check(self, self._template, self._encoder, tools=tools)
 
     def _encode(self, rendered: Rendered) -> tuple[int, ...]:
         return self._encoder.encode(rendered.text, rendered.separator)

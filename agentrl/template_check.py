@@ -68,11 +68,11 @@ class _Finding:
     rewrite: bool = False
 
 
-def check(renderer: _Renderer, template: ChatTemplate, encoder: Encoder) -> TemplateReport:
+def check(renderer: _Renderer, template: ChatTemplate, encoder: Encoder, *, tools: bool = True) -> TemplateReport:
     """The self-test. Raises nothing for what it finds; a template that renders nothing has been refused before."""
     found: list[_Finding] = []
     merges = False
-    for case in _cases():
+    for case in (case for case in _cases() if tools or not case.tools):
         try:
             findings, merged = _compare(case, renderer, template, encoder)
         except UsageError as error:

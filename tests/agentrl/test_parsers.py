@@ -41,6 +41,7 @@ OBJECT = '{"name": "run", "arguments": {"code": "x", "n": 2}}'
         ("hermes", '<tool_call>{"name": "run"}</tool_call> done', [("run", {})], "done"),
         ("hermes", '<tool_call>{"name": "run", "arguments": "{\\"n\\": 1}"}</tool_call>', [("run", {"n": 1})], ""),
         ("hermes", '<tool_call>{"name": "run", "arguments": {"code": "a\nb"}}</tool_call>', [("run", {"code": "a\nb"})], ""),
+        ("hermes", '<tool_call>{"name": " run\n", "arguments": null}</tool_call>', [("run", {})], ""),
         ("hermes", "no call <b>", [], "no call <b>"),
         (
             "xml",

@@ -108,6 +108,11 @@ def test_self_test_finds_calls_that_are_not_read_back():
     assert any("are read back as []" in text for text in report.problems)
 
 
+def test_self_test_without_tools_does_not_mind_how_calls_are_written():
+    made = renderer(TURNS.replace("BODY", CALLS.replace("ARGUMENTS", "c.function.arguments | tojson")))
+    assert made.self_test(tools=False).ok
+
+
 def test_self_test_finds_a_turn_without_an_end():
     tokenizer = copy.deepcopy(build("qwen2_5"))
     tokenizer.eos_token = None

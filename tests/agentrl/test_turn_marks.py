@@ -48,6 +48,14 @@ def test_a_blank_before_the_end_of_a_turn_is_not_appended():
     assert tail(made, "Yes<|im_end|>", say("assistant", "Yes"), [say("user", "x")]) == expected
 
 
+def test_a_turn_that_ends_in_two_tokens_stops_at_the_first():
+    made = renderer(TURNS.replace("<|im_end|>", "<|im_end|><|endoftext|>").replace("BODY", "m.content"))
+    expected = NEXT.replace("<|im_end|>", "<|im_end|><|endoftext|>")
+    assert tail(made, "Yes<|im_end|>", say("assistant", "Yes"), [say("user", "x")]) == "<|endoftext|>" + expected
+    assert tail(made, "Yes", say("assistant", "Yes"), [say("user", "x")]) == "<|im_end|><|endoftext|>" + expected
+    assert tail(made, "call<|im_end|>", call(a=1), [result("7")]).startswith("<|endoftext|>\n<|im_start|>tool")
+
+
 def test_a_system_text_that_moves_to_the_last_question_is_repeated_there():
     """Mistral 7B v0.3: whoever renders the whole conversation finds it in the last user message."""
     body = "(messages[0].content ~ ' ' if m.role == 'user' and messages[0].role == 'system' and loop.last else '') ~ m.content"
