@@ -27,8 +27,8 @@ DEADLINE_S = 120.0
 TOLERANCE = 1e-4
 """Of logprobs in float32."""
 
-TRIES = 3
-"""For checks that must catch a generation in its middle."""
+TRIES, LONGER = 3, 4
+"""For the check that must catch a generation in its middle: how often it tries, with how many times `new_tokens`."""
 
 POLL_S = 0.001
 """Between two looks at whether something runs. A loop without a pause would hold up an engine in the same process."""
@@ -300,7 +300,9 @@ async def versions(kit: Kit) -> str | None:
 async def _update_in_the_middle(kit: Kit, mode: PauseMode) -> bool:
     """Whether the generation was caught: ids of both versions."""
     prompt, old = kit.prompts[1], kit.engine.version
-    task = asyncio.create_task(ResumingEngine(kit.engine, decode=kit.decode).generate(kit.request(prompt)))
+    longer = min(LONGER * kit.new_tokens, kit.engine.max_context - len(prompt))
+    request = replace(kit.request(prompt), max_new_tokens=longer)
+    task = asyncio.create_task(ResumingEngine(kit.engine, decode=kit.decode).generate(request))
     await _underway(kit.engine, task)
     await kit.engine.pause(mode)
     try:
@@ -312,7 +314,7 @@ async def _update_in_the_middle(kit: Kit, mode: PauseMode) -> bool:
     _ensure(new == kit.engine.version == old + 1, f"updated to {old + 1}, the engine says {new}")
     _ensure(list(done.versions) == sorted(done.versions), f"{mode}: versions go back: {done.versions}")
     _ensure(set(done.versions) <= {old, new}, f"{mode}: versions {set(done.versions)}, not {old} and {new}")
-    _same(done, await kit.greedy(prompt), f"{mode}: the same weights under a new version")
+    _same(done, await kit.engine.generate(request), f"{mode}: the same weights under a new version")
     return set(done.versions) == {old, new}
 
 

@@ -98,6 +98,7 @@ class TorchEngine:
     # Requests
 
     async def generate(self, request: GenerateRequest) -> Completion:
+        self._worker.check_alive()
         require("generate", self._state)
         self._check(request)
         if len(request.prompt_ids) == self._max_context:

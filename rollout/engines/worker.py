@@ -46,6 +46,11 @@ class Worker:
     def start(self) -> None:
         self._thread.start()
 
+    def check_alive(self) -> None:
+        """Raises EngineDead, with what it died of."""
+        if self._death is not None:
+            raise dead_again(self._death)
+
     async def call(self, command: Callable[[], T]) -> T:
         """Runs `command` between two pieces of work. An EngineError is its caller's affair; anything else kills the thread."""
         future: Future[Any] = Future()

@@ -454,9 +454,10 @@ def test_a_crash_fails_everyone_with_its_cause(monkeypatch: pytest.MonkeyPatch) 
             assert [type(r) for r in results] == [EngineDead] * 3
             assert all(isinstance(r.__cause__, ZeroDivisionError) for r in results)
             assert engine.state is EngineState.CLOSED
-            for later in (engine.generate(greedy((1,))), engine.pause("keep"), engine.resume()):
-                with pytest.raises(EngineDead):
+            for later in (engine.generate(greedy((1,))), engine.pause("keep"), engine.pause("wait"), engine.resume()):
+                with pytest.raises(EngineDead, match="ZeroDivisionError") as caught:
                     await later
+                assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
     run(test)
 
