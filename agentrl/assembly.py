@@ -25,11 +25,17 @@ def part(where: str) -> Any:
     return getattr(importlib.import_module(f"agentrl.{module}"), name)
 
 
-def renderer(config: Config, tokenizer: Any) -> Renderer:
-    """Raises UsageError when the template cannot be extended without changing what was sampled."""
+def tool_names(env: Any) -> tuple[str, ...]:
+    """What the agent may call in `env`, methods marked with @tool included. Raises UsageError for an unknown tool."""
+    return tuple(spec.name for spec in part("rollout.toolbox:toolbox")(env).specs)
+
+
+def renderer(config: Config, tokenizer: Any, *, tools: bool) -> Renderer:
+    """`tools`: whether the environment has any. Raises UsageError when the template cannot be extended without changing what
+    was sampled."""
     history: Any = config.model.history
     out = Renderer(tokenizer, history=history, chat_template_args=config.model.chat_template_args)
-    report = out.self_test()
+    report = out.self_test(tools=tools)
     if not report.ok:
         raise UsageError(f"the chat template of model={config.model.id} fails its self-test: {report}")
     return out

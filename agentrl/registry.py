@@ -26,6 +26,9 @@ BUNDLED: dict[str, dict[str, str]] = {
         "function_cases": "agentrl.tools.graders:function_cases",
         "stdin_cases": "agentrl.tools.graders:stdin_cases",
         "pytest_cases": "agentrl.tools.graders:pytest_cases",
+        "sql_result": "agentrl.tools.graders:sql_result",
+        "math_equal": "agentrl.tools.graders:math_equal",
+        "db_state": "agentrl.tools.graders:db_state",
     },
     "tool": {"python": "agentrl.tools.python:python"},
     "engine": {

@@ -124,7 +124,7 @@ async def _open(stack: AsyncExitStack, resolved: Resolved, run: RunDir | None, w
     held_out = _held_out(world, config)
     pool = await stack.enter_async_context(sandboxes(world, config.sandbox))
     loaded = models.load(config.model.id, dtype="float32")  # the backend keeps masters of it and casts the rest
-    renderer = assembly.renderer(config, loaded.tokenizer)
+    renderer = assembly.renderer(config, loaded.tokenizer, tools=bool(assembly.tool_names(world.make())))
     backend = assembly.backend(config, loaded)
     trainer = assembly.trainer(config, backend)
     latest = part("trainers.checkpoint:latest")(run.checkpoints) if run is not None else None
@@ -221,7 +221,7 @@ async def _evaluate(config: Config, watch: Watch) -> tuple[Score, Sequence[Any]]
         pool = await stack.enter_async_context(sandboxes(world, config.sandbox))
         part("trainers.backends.local:set_threads")(config.backend.threads)
         loaded = models.load(config.model.id, dtype=config.model.dtype)
-        renderer = assembly.renderer(config, loaded.tokenizer)
+        renderer = assembly.renderer(config, loaded.tokenizer, tools=bool(assembly.tool_names(world.make())))
         engine = assembly.engine(config, loaded.model, loaded.tokenizer)
         stack.push_async_callback(engine.aclose)
         playing = assembly.resuming(config, engine, loaded.tokenizer)

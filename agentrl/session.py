@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agentrl import heap, report
-from agentrl.assembly import for_evaluation, part
+from agentrl.assembly import for_evaluation, part, tool_names
 from agentrl.config import Config
 from agentrl.engine import Engine
 from agentrl.episode import EpisodeGroup, EpisodeSource
@@ -191,10 +191,9 @@ class Session:
 
     def _look_at_tools(self) -> None:
         called = sum(float(row.get("tool_calls", 0)) for row in self.rows)
-        tools = self.setup.make_env().tools
-        if tools and not called:
-            names = ", ".join(str(getattr(tool, "__name__", tool)) for tool in tools)
-            self.watch.note(f"note: in {NO_TOOLS_AFTER} steps no episode has called a tool ({names})")
+        names = tool_names(self.setup.make_env())
+        if names and not called:
+            self.watch.note(f"note: in {NO_TOOLS_AFTER} steps no episode has called a tool ({', '.join(names)})")
 
 
 def counter(watch: Watch, name: str, total: int) -> Callable[[Any], None]:

@@ -48,7 +48,7 @@ class Conversation:
             self._forked = False
         else:
             self.transcripts[-1] = self._next
-        action = self._renderer.parse(completion.ids)
+        action = self._renderer.parse(completion.ids, self._tools)
         self.messages.append(action.message())
         return action
 

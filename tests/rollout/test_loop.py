@@ -98,6 +98,18 @@ def test_the_first_message_is_the_system_prompt() -> None:
     assert [(m.role, m.text) for m in episode.messages] == [("system", "Be kind."), ("user", "Hi"), ("assistant", "ok")]
 
 
+def test_without_tools_what_looks_like_a_call_is_the_answer() -> None:
+    seen: list[rl.Action] = []
+
+    class Plain(rl.Env):
+        def step(self, action: rl.Action) -> rl.Step:
+            seen.append(action)
+            return rl.done()
+
+    run(Plain(), CALL)
+    assert [(action.text, action.tool_calls) for action in seen] == [(CALL, ())]
+
+
 def test_a_misread_call_is_answered_and_counted() -> None:
     episode = run(Adder(), "<call>{not json}</call>", "5")
     assert episode.turns[0].parse_error.startswith("This tool call could not be read")

@@ -44,8 +44,10 @@ class CharRenderer:
         closing = () if transcript.ids[-1] == END else (END,)
         return (*closing, *self.render(new))
 
-    def parse(self, ids: Sequence[int]) -> Action:
+    def parse(self, ids: Sequence[int], tools: Sequence[ToolSpec] | None = None) -> Action:
         raw = "".join(chr(i) for i in ids if i > ASSISTANT)
+        if tools is not None and not tools:
+            return Action(text=raw, raw=raw)
         calls, problem = [], ""
         for index, body in enumerate(CALL.findall(raw)):
             try:

@@ -95,7 +95,7 @@ def _parent() -> None:
     from transformers import AutoModelForCausalLM, LlamaForCausalLM, PreTrainedTokenizerFast  # noqa: F401
 
     import agentrl.cli
-    import agentrl.run  # noqa: F401
+    import agentrl.run
     import agentrl.trainers.backends.local  # noqa: F401
 
     torch.set_num_threads(1)
