@@ -118,4 +118,6 @@ def sampled_ids(run: Path) -> dict[tuple[int, int], Any]:
     keys = [(record["number"], record["index"]) for record in records]
     assert max(Counter(keys).values()) == 1
     assert len(keys) == STEPS * PROMPTS * SAMPLES
-    return {key: [s["ids"] for t in record["episode"]["transcripts"] for s in t] for key, record in zip(keys, records, strict=True)}
+    return {
+        key: [s["ids"] for t in record["episode"]["transcripts"] for s in t] for key, record in zip(keys, records, strict=True)
+    }
