@@ -99,7 +99,7 @@ def test_a_mistake_is_answered_in_one_line_that_says_what_to_write(override: str
 def test_the_defaults_are_those_of_the_dataclasses_and_pass_the_checks() -> None:
     resolved = compose()
     assert list(problems(schema.Config())) == []
-    assert resolved.config.trainer == schema.TrainerConfig(lr=5e-5)  # the default model's own
+    assert resolved.config.trainer == schema.TrainerConfig(lr=5e-5, tokens_per_microbatch=768)  # the default model's own
     assert resolved.origins["trainer.lr"] == "configs/model/smollm2-135m.yaml"
     assert resolved.config.checkpoint == schema.CheckpointConfig()
     assert resolved.origins["trainer.steps"] == "default"
