@@ -6,7 +6,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,13 +62,30 @@ def test_a_run_that_is_killed_at_twenty_random_moments_comes_out_the_same(nurser
     assert kills == KILLS
 
 
-def run_with_kills(nursery: Nursery, out: Path, name: str, rng: random.Random, most: int) -> int:
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mode", ["keep", "abort"])
+def test_with_episodes_in_flight_over_updates_none_is_lost_or_trained_twice(
+    nursery: Nursery, tmp_path: Path, mode: str
+) -> None:
+    more = [*SMALL, "rollout.staleness=2", f"rollout.mode={mode}"]
+    assert run_with_kills(nursery, tmp_path, "killed", random.Random(mode), most=6, begin=more) > 0
+    run = tmp_path / "killed"
+    groups = [number for batch in trained(run) for number in batch]
+    assert len(groups) == len(set(groups)) == STEPS * PROMPTS
+    keys = Counter(episode_keys(run))
+    assert max(keys.values()) == 1
+    assert all((number, index) in keys for number in groups for index in range(SAMPLES))
+    assert [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()] == list(range(1, STEPS + 1))
+
+
+def run_with_kills(nursery: Nursery, out: Path, name: str, rng: random.Random, most: int, begin: Sequence[str] = SMALL) -> int:
     """One run to its end, killed at random moments, at most `most` times. Returns how often it was."""
     kills = 0
     log = out / f"{name}.log"
     while True:
         begun = (out / name).exists()
-        arguments = ["train", f"resume={name}"] if begun else ["train", *SMALL, f"run={name}"]
+        arguments = ["train", f"resume={name}"] if begun else ["train", *begin, f"run={name}"]
         child = nursery.start([*arguments, f"out={out}"], log)
         if kills < most:
             # One in five while it starts, the others once it plays: then a few steps pass in a second.
@@ -113,11 +130,19 @@ def trained(run: Path) -> list[list[int]]:
 
 def sampled_ids(run: Path) -> dict[tuple[int, int], Any]:
     """(group, sibling) -> the ids of its transcript. Each episode stands in the file once."""
-    lines = (run / "episodes" / "episodes.jsonl").read_text().splitlines()
-    records = [json.loads(line)["record"] for line in lines]
-    keys = [(record["number"], record["index"]) for record in records]
+    records = episode_records(run)
+    keys = episode_keys(run)
     assert max(Counter(keys).values()) == 1
     assert len(keys) == STEPS * PROMPTS * SAMPLES
     return {
         key: [s["ids"] for t in record["episode"]["transcripts"] for s in t] for key, record in zip(keys, records, strict=True)
     }
+
+
+def episode_keys(run: Path) -> list[tuple[int, int]]:
+    """(group, sibling) of each line of the episodes file."""
+    return [(record["number"], record["index"]) for record in episode_records(run)]
+
+
+def episode_records(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line)["record"] for line in (run / "episodes" / "episodes.jsonl").read_text().splitlines()]
