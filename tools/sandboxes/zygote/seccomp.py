@@ -15,9 +15,8 @@ from collections.abc import Iterable
 
 from .linux import PR_SET_SECCOMP, prctl
 
-NEWEST = 456  # futex_requeue, Linux 6.7
+NEWEST = 456  # futex_requeue, Linux 6.7; numbers of the x32 ABI are far beyond, too
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-X32_BIT = 0x40000000  # is beyond NEWEST, too
 CLONE_NAMESPACES = 0x7E020000
 TIOCSTI, TIOCLINUX, F_SETOWN, F_SETOWN_EX, F_SETLEASE = 0x5412, 0x541C, 8, 15, 1024
 AF_UNIX, AF_INET, AF_INET6 = 1, 2, 10
