@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -21,6 +22,11 @@ import torch
 from agentrl.engine import EngineDead, EngineError
 
 T = TypeVar("T")
+
+SWITCH_S = 0.0005
+"""Seconds after which a thread that computes in Python lets the others in, for the whole process; Python's own 0.005 is more.
+Each of the 1,500 operations of a decode step takes the interpreter lock anew: beside one busy Python thread (a sync
+environment, a tokenizer) 135 M parameters decoded 14 tokens/s with 0.005, 68 with this, and 244 with nobody beside them."""
 
 
 class Worker:
@@ -44,6 +50,7 @@ class Worker:
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
 
     def start(self) -> None:
+        sys.setswitchinterval(min(SWITCH_S, sys.getswitchinterval()))
         self._thread.start()
 
     def check_alive(self) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from agentrl.errors import UsageError
 from agentrl.rollout.engines.conformance import check
 from agentrl.rollout.engines.replica import check_supported
 from agentrl.rollout.engines.torch_engine import TorchEngine
+from agentrl.rollout.engines.worker import SWITCH_S
 from agentrl.weights import WeightUpdate
 from tests.support.tiny_models import CONTEXT, FAMILIES, VOCABULARY, hf_greedy, prompt, reference_logprobs, tiny
 
@@ -559,6 +561,21 @@ def test_the_event_loop_is_never_blocked(monkeypatch: pytest.MonkeyPatch) -> Non
             await running
 
     run(test)
+
+
+def test_busy_python_threads_are_kept_from_starving_it() -> None:
+    before = sys.getswitchinterval()
+
+    async def test() -> None:
+        for own, expected in ((0.005, SWITCH_S), (SWITCH_S / 5, SWITCH_S / 5)):
+            sys.setswitchinterval(own)
+            async with serving():
+                assert sys.getswitchinterval() == pytest.approx(expected)
+
+    try:
+        run(test)
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_metrics_count_since_the_last_call() -> None:
