@@ -25,6 +25,7 @@ COMMANDS = {
     "eval": ("agentrl.commands.evaluate", "measures a model, a run or a checkpoint on held-out tasks"),
     "play": ("agentrl.commands.play", "puts you (or a script) in the model's seat of an environment"),
     "env": ("agentrl.commands.env", "lists and describes environments"),
+    "sandbox": ("agentrl.commands.sandbox", "serves sandboxes to other machines over HTTP"),
     "doctor": ("agentrl.commands.doctor", "looks at this machine and says what works and what to do"),
 }
 

@@ -41,6 +41,8 @@ BUNDLED: dict[str, dict[str, str]] = {
     },
     "sandbox": {
         "local": "agentrl.tools.sandboxes.local:LocalPool",
+        "docker": "agentrl.tools.sandboxes.docker:DockerPool",
+        "remote": "agentrl.tools.sandboxes.remote:RemotePool",
         "unsafe_local": "agentrl.tools.sandboxes.unsafe_local:UnsafeLocalPool",
         "scripted": "agentrl.tools.sandboxes.scripted:ScriptedPool",
     },

@@ -74,7 +74,14 @@ async def sandboxes(world: World, config: SandboxConfig) -> AsyncIterator[Sandbo
         return
     if config.isolation != "auto":
         spec = replace(spec, isolation=config.isolation)
-    pool: SandboxPool = await registry.find("sandbox", config.backend).open(spec, slots=config.slots)
+    opened = registry.find("sandbox", config.backend).open
+    known = [name for name in inspect.signature(opened).parameters if name not in ("spec", "slots")]
+    for name in config.options:
+        if name not in known:
+            raise UsageError(
+                f"sandbox={config.backend} takes no option {name!r} (sandbox.options.{name}); {nearest(name, known)}"
+            )
+    pool: SandboxPool = await opened(spec, slots=config.slots, **config.options)
     try:
         yield pool
     finally:

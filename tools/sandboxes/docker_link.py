@@ -1,0 +1,199 @@
+"""The host's end of one container: sends jobs over its stdin, receives reports and outputs over its stdout.
+
+Consumes docker's multiplexed stream (by a task of its own); produces results. Each wait ends with the report, the
+container's end, or GRACE after the deadline that the worker itself should have kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from agentrl.sandbox import SandboxLost
+
+from . import docker_frames as frames
+from .link import Report
+from .zygote import wire
+from .zygote.wire import Reason
+
+GRACE = 30.0
+"""Seconds beyond its deadline that a worker may take to report: a loaded machine may be that late, no more."""
+STDERR, MUX = 2, struct.Struct(">BxxxI")
+"""Docker's header of each chunk of a container's output: which stream, bytes that follow."""
+LAST_WORDS = 4000  # characters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What a job came to."""
+
+    report: Report
+    out: bytes = b""
+    err: bytes = b""
+    data: bytes = b""
+
+
+class ContainerLink:
+    """Made before the container starts, so that nothing it says is missed. `attached`: from docker's attach_socket."""
+
+    def __init__(self, attached: Any, grace: float = GRACE) -> None:
+        self.dead = False
+        self._attached = attached  # owns the connection; its HTTP response must outlive us
+        self._grace = grace
+        self._socket = socket.socket(fileno=os.dup(attached.fileno()))
+        self._socket.setblocking(False)
+        self._count = 0
+        self._number = 0
+        self._waiting: asyncio.Future[Result] | None = None
+        self._idle = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._words = ""
+        self._pump = asyncio.create_task(self._receive())
+
+    async def started(self) -> None:
+        """Waits until the worker takes jobs. Raises SandboxLost when it never will."""
+        await self._ready.wait()
+        if self.dead:
+            raise SandboxLost(f"the container ended before it was ready{self._said()}")
+
+    async def run(
+        self,
+        mode: bytes,
+        code: bytes,
+        *,
+        text: str = "",
+        out: int = 0,
+        err: int = 0,
+        data: bytes = b"",
+        kind: int = frames.NONE,
+        room: int = 0,
+        timeout: float,
+        case_timeout: float = 0.0,
+        flags: int = 0,
+    ) -> Result:
+        """One job; an earlier one, if it was cancelled, is over before it begins. Raises SandboxLost."""
+        number = await self._next()
+        order = wire.ORDER.pack(wire.JOB, number, timeout, case_timeout, flags)
+        task = wire.TASK.pack(number, mode) + text.encode("utf-8", "surrogateescape")
+        return await self._exchange(frames.job(order, task, code, out, err, data, kind, room), timeout + self._grace)
+
+    async def mark(self) -> None:
+        """Remembers which files there are, for jobs that tidy up after themselves. Raises SandboxLost."""
+        order = wire.ORDER.pack(wire.MARK, await self._next(), 0.0, 0.0, 0)
+        await self._exchange(frames.plain(order), self._grace)
+
+    async def _next(self) -> int:
+        """The next job's number, once the last is over."""
+        try:
+            async with asyncio.timeout(self._grace):
+                await self._idle.wait()
+        except TimeoutError:
+            self._hung()
+        if self.dead:
+            raise SandboxLost(f"the container has ended{self._said()}")
+        self._count += 1
+        self._number = wire.number(1, self._count)
+        return self._number
+
+    async def _exchange(self, frame: bytes, patience: float) -> Result:
+        number = self._number
+        loop = asyncio.get_running_loop()
+        future = self._waiting = loop.create_future()
+        self._idle.clear()
+        sending = loop.create_task(self._send(frame))
+        try:
+            async with asyncio.timeout(patience):
+                return await future
+        except TimeoutError:
+            sending.cancel()
+            return self._hung()
+        except SandboxLost:
+            sending.cancel()
+            raise
+        except asyncio.CancelledError:
+            # Half a frame would garble all that follows, so what is being sent is sent
+            kill = frames.plain(wire.ORDER.pack(wire.KILL, number, 0.0, 0.0, 0))
+            sending.add_done_callback(lambda _: self._socket.send(kill) if not self.dead else None)
+            raise
+
+    def _hung(self) -> Any:
+        self.close()
+        raise SandboxLost(f"the container did not report within {self._grace:.0f} s of its deadline; it is removed")
+
+    async def _send(self, frame: bytes) -> None:
+        with contextlib.suppress(OSError):  # it is dead, which the receiver is about to learn
+            await asyncio.get_running_loop().sock_sendall(self._socket, frame)
+
+    async def _receive(self) -> None:
+        """Until the container ends."""
+        stdout = bytearray()
+        try:
+            while True:
+                stream, size = MUX.unpack(await self._exactly(MUX.size))
+                chunk = await self._exactly(size)
+                if stream == STDERR:
+                    self._words = (self._words + chunk.decode("utf-8", "replace"))[-LAST_WORDS:]
+                else:
+                    stdout += chunk
+                    self._take(stdout)
+        except (EOFError, OSError):
+            self._end()
+
+    async def _exactly(self, size: int) -> bytes:
+        loop, data = asyncio.get_running_loop(), bytearray()
+        while len(data) < size:
+            chunk = await loop.sock_recv(self._socket, size - len(data))
+            if not chunk:
+                raise EOFError
+            data += chunk
+        return bytes(data)
+
+    def _take(self, stdout: bytearray) -> None:
+        """The complete reports at the start of what has come."""
+        while len(stdout) >= frames.UP:
+            sizes = frames.BACK.unpack_from(stdout, wire.REPORT.size)
+            if len(stdout) < frames.UP + sum(sizes):
+                return
+            kind, number, status, reason, peak, cpu, wall = wire.REPORT.unpack_from(stdout)
+            bodies, at = [], frames.UP
+            for size in sizes:
+                bodies.append(bytes(stdout[at : at + size]))
+                at += size
+            del stdout[:at]
+            if kind == wire.READY:
+                self._ready.set()
+            elif number == self._number and self._waiting is not None and not self._waiting.done():
+                report = Report(status=status, reason=Reason(reason), peak_bytes=peak, cpu_s=cpu, wall_s=wall)
+                self._waiting.set_result(Result(report=report, out=bodies[0], err=bodies[1], data=bodies[2]))
+            self._idle.set()
+
+    def _said(self) -> str:
+        lines = self._words.strip().splitlines()
+        return f" ({lines[-1]})" if lines else ""
+
+    def _end(self) -> None:
+        """The container is gone, or is to be: whoever waits is told."""
+        self.dead = True
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_exception(SandboxLost(f"the container has ended{self._said()}"))
+        self._ready.set()
+        self._idle.set()
+
+    def close(self) -> None:
+        """The worker ends when its stdin does, and with it the container. Idempotent."""
+        self._end()
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    async def aclose(self) -> None:
+        """Idempotent."""
+        self.close()
+        self._pump.cancel()
+        await asyncio.gather(self._pump, return_exceptions=True)
+        self._socket.close()
+        self._attached.close()
