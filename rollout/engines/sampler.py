@@ -154,7 +154,6 @@ def _cut(
             break
         count = min(size, 8 * count)
     kept = torch.where(edges - weights < p * whole, weights, 0.0)
-    kept[:, 0] = weights[:, 0]
     edges = kept.cumsum(dim=-1)
     chosen = _first_above(edges, u * edges[:, -1])
     return ids.gather(1, chosen)[:, 0], edges[:, -1]

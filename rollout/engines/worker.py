@@ -50,7 +50,8 @@ class Worker:
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
 
     def start(self) -> None:
-        sys.setswitchinterval(min(SWITCH_S, sys.getswitchinterval()))
+        if sys.getswitchinterval() > SWITCH_S:
+            sys.setswitchinterval(SWITCH_S)
         self._thread.start()
 
     def check_alive(self) -> None:

@@ -570,7 +570,7 @@ def test_busy_python_threads_are_kept_from_starving_it() -> None:
         for own, expected in ((0.005, SWITCH_S), (SWITCH_S / 5, SWITCH_S / 5)):
             sys.setswitchinterval(own)
             async with serving():
-                assert sys.getswitchinterval() == pytest.approx(expected)
+                assert sys.getswitchinterval() == pytest.approx(expected, abs=2e-6)  # Python cuts it to whole microseconds
 
     try:
         run(test)
