@@ -209,14 +209,21 @@ def test_weights_that_are_not_finite_fail_their_requests_and_poison_no_later_one
     assert run(scheduler, add(scheduler, ids))[0].ids == expected
 
 
-def test_rows_without_a_token_in_this_step_do_not_disturb(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While a prompt is read over several steps, its row lies among those that decode."""
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rows_without_a_token_in_this_step_do_not_disturb(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a prompt is read over several steps, its row lies below one that decodes."""
     monkeypatch.setattr("agentrl.rollout.engines.scheduler.PROMPT_TOKENS", 8)
-    model = tiny("mistral")
+    model = tiny("mistral", dtype=dtype)
     scheduler = make(model)
-    long = add(scheduler, prompt(90))
+    known, long = prompt(20), prompt(90)
+    expected = run(scheduler, add(scheduler, known, 16))[0].ids
+    reading = add(scheduler, long)
     scheduler.step()
-    short = add(scheduler, prompt(4), 20)  # row 1 decodes while row 0 still reads
-    done = run(scheduler, long, short)
-    assert done[0].ids == hf_greedy(model, prompt(90), 12)
-    assert done[1].ids == hf_greedy(model, prompt(4), 20)
+    decoding = add(scheduler, known, 16)  # all but its last token is in the store: it decodes in row 1 at once
+    scheduler.step()
+    assert [g.length - g.computed > 1 for g in scheduler.active] == [True, False]
+    done = run(scheduler, reading, decoding)
+    assert done[1].ids == expected
+    if dtype == torch.float32:
+        assert expected == hf_greedy(model, known, 16)
+        assert done[0].ids == hf_greedy(model, long, 12)

@@ -514,8 +514,12 @@ def test_a_slow_generation_fails_alone_and_a_hung_step_is_death(monkeypatch: pyt
                 assert not isinstance(caught.value, EngineDead)
             assert (await engine.generate(greedy(prompt(9)))).finish == "length"
             monkeypatch.setattr(engine._replica, "forward", lambda *args: hang.wait(30))
-            with pytest.raises(EngineDead, match="not come back from one step"):
-                await engine.generate(greedy(prompt(9)))
+            stuck = asyncio.create_task(engine.generate(greedy(prompt(9))))
+            await asyncio.sleep(0.1)
+            waiting = asyncio.create_task(engine.pause("keep"))  # the thread will never come to it
+            for call in (stuck, waiting):
+                with pytest.raises(EngineDead, match="not come back from one step"):
+                    await call
             with pytest.raises(EngineDead):
                 await engine.generate(greedy(prompt(9)))
             hang.set()
