@@ -89,7 +89,7 @@ class SandboxConfig:
     """Where untrusted code runs. The environment's SandboxSpec says how much it may use."""
 
     backend: str = "local"
-    """local | docker | remote | unsafe_local (no isolation at all, by name only)."""
+    """local | docker | remote | wasm | unsafe_local (no isolation at all, by name only)."""
     options: dict[str, Any] = field(default_factory=dict)
     """What the backend's `open` takes besides: `image` and `runtime` of docker, `url` of remote."""
     slots: int = 8

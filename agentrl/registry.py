@@ -43,6 +43,7 @@ BUNDLED: dict[str, dict[str, str]] = {
         "local": "agentrl.tools.sandboxes.local:LocalPool",
         "docker": "agentrl.tools.sandboxes.docker:DockerPool",
         "remote": "agentrl.tools.sandboxes.remote:RemotePool",
+        "wasm": "agentrl.tools.sandboxes.wasm:WasmPool",
         "unsafe_local": "agentrl.tools.sandboxes.unsafe_local:UnsafeLocalPool",
         "scripted": "agentrl.tools.sandboxes.scripted:ScriptedPool",
     },

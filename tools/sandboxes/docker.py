@@ -322,16 +322,16 @@ class DockerSandbox:
         if len(data) > self._spec.disk_bytes:
             raise OSError(f"{path!r}: {len(data)} bytes are more than the disk limit")
         async with self._turn:
-            text = jobs._checked(path)
+            text = jobs.checked(path)
             done = await self._live().run(wire.WRITE, data, text=text, err=jobs.MAX_PATH, timeout=self._spec.timeout)
-        jobs._raise_for(done.report, path, done.err)
+        jobs.raise_for(done.report, path, done.err)
 
     async def read(self, path: str) -> bytes:
         """Reads a file below the working folder. Raises FileNotFoundError, ValueError, OSError, SandboxLost."""
         async with self._turn:
-            text, timeout = jobs._checked(path), self._spec.timeout
+            text, timeout = jobs.checked(path), self._spec.timeout
             done = await self._live().run(wire.READ, b"", text=text, err=jobs.MAX_PATH, kind=frames.GROWING, timeout=timeout)
-        jobs._raise_for(done.report, path, done.err)
+        jobs.raise_for(done.report, path, done.err)
         return done.data
 
     async def alive(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -68,25 +69,27 @@ def _status(report: Report, code: int, stderr: bytes = b"", cut: bool = False) -
 async def write(slot: SlotLink, path: str, data: bytes, timeout: float) -> None:
     with _files() as add:
         fds = [add(memfd.holding(data)), add(memfd.taking(0)), add(memfd.taking(MAX_PATH))]
-        report = await slot.run(wire.WRITE, _checked(path), fds, timeout=timeout)
-        _raise_for(report, path, memfd.taken(fds[2])[0])
+        report = await slot.run(wire.WRITE, checked(path), fds, timeout=timeout)
+        raise_for(report, path, memfd.taken(fds[2])[0])
 
 
 async def read(slot: SlotLink, path: str, timeout: float) -> bytes:
     with _files() as add:
         fds = [add(memfd.holding(b"")), add(memfd.taking(0)), add(memfd.taking(MAX_PATH)), add(memfd.growing())]
-        report = await slot.run(wire.READ, _checked(path), fds, timeout=timeout)
-        _raise_for(report, path, memfd.taken(fds[2])[0])
+        report = await slot.run(wire.READ, checked(path), fds, timeout=timeout)
+        raise_for(report, path, memfd.taken(fds[2])[0])
         return memfd.taken(fds[3])[0]
 
 
-def _checked(path: str) -> str:
+def checked(path: str) -> str:
+    """Raises ValueError for what no file can be called."""
     if "\0" in path or len(path.encode("utf-8", "surrogateescape")) > MAX_PATH:
         raise ValueError(f"{path[:80]!r} is no path")
     return path
 
 
-def _raise_for(report: Report, path: str, text: bytes) -> None:
+def raise_for(report: Report, path: str, text: bytes) -> None:
+    """What the end of a READ or WRITE means: nothing, or FileNotFoundError, ValueError, OSError."""
     code = os.waitstatus_to_exitcode(report.status)
     message = text.decode("utf-8", "replace") or f"{path!r}: {report.reason.name.lower()}, exit code {code}"
     if report.reason is Reason.EXIT and code == wire.FILE_OK:
@@ -112,7 +115,7 @@ async def calls(
     slot: SlotLink, code: str, function: str, inputs: Sequence[str], *, case_timeout: float, timeout: float
 ) -> Attempt:
     """`inputs` are texts of values.dumps, one tuple of arguments each."""
-    request = values.json.dumps({"code": code, "function": function, "inputs": list(inputs)}).encode()
+    request = json.dumps({"code": code, "function": function, "inputs": list(inputs)}).encode()
     with _files() as add:
         fds = [add(memfd.holding(request)), add(memfd.taking(0)), add(memfd.taking(MAX_PATH)), add(memfd.taking(RESULTS_LIMIT))]
         report = await slot.run(wire.CALL, "", fds, timeout=timeout, case_timeout=case_timeout)

@@ -24,7 +24,7 @@ from .remote_link import PATIENCE, Answer, CodeServer
 from .zygote.wire import Reason
 
 ADDRESS = "AGENTRL_SANDBOX_URL"
-LEVELS = ("none", "landlock", "namespace", "namespace+cgroup")
+LEVELS = ("none", "landlock", "wasm", "namespace", "namespace+cgroup")
 """What a server may say it gives, worst first."""
 LEAST = {"auto": "landlock"}
 MARGIN = 1.0  # seconds of its own that a program of ours gets beyond those it watches over
@@ -195,13 +195,13 @@ class RemoteSandbox:
 
     async def _file(self, path: str, files: Mapping[str, bytes], fetch: str, *, write: bool) -> Answer:
         self._check()
-        jobs._checked(path)
+        jobs.checked(path)
         request = json.dumps({"path": path, "write": write}).encode()
         sent = {**files, programs.REQUEST: request} | ({programs.STATE: self._state} if self._state is not None else {})
         answer = await self._pool.server.run(programs.FILES, timeout=self._spec.timeout, files=sent, fetch=(fetch,))
         done = as_exec(answer, self._spec, self._spec.timeout)
         report = Report(status=done.exit_code << 8, reason=Reason.EXIT, peak_bytes=0, cpu_s=0.0, wall_s=0.0)
-        jobs._raise_for(report, path, done.stderr.encode())
+        jobs.raise_for(report, path, done.stderr.encode())
         return answer
 
     def _seconds(self, timeout: float | None) -> float:

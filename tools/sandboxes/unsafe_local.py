@@ -162,9 +162,9 @@ def _program(argv: list[str], stdin: str, timeout: float, home: Path, spec: Sand
             process = _start(argv, home, spec, given, out, err)
         except FileNotFoundError:
             return Exec(status=Status.ERROR, exit_code=127, stderr=f"{argv[0]}: not found\n")
-        reason = _oversee(process, begun + timeout, lambda: max(_size(out), _size(err)) > 2 * spec.output_bytes)
-        report = _report(process, reason, begun)
-        return jobs.as_exec(report, _taken(out, spec.output_bytes), _taken(err, spec.output_bytes))
+        reason = oversee(process, begun + timeout, lambda: max(size_of(out), size_of(err)) > 2 * spec.output_bytes)
+        report = report_of(process, reason, begun)
+        return jobs.as_exec(report, taken(out, spec.output_bytes), taken(err, spec.output_bytes))
 
 
 def _start(
@@ -187,7 +187,7 @@ def _limit(spec: SandboxSpec) -> None:
             resource.setrlimit(limit, (value, value))
 
 
-def _oversee(process: subprocess.Popen[bytes], deadline: float, too_much: Any, case_deadline: Any = None) -> Reason:
+def oversee(process: subprocess.Popen[bytes], deadline: float, too_much: Any, case_deadline: Any = None) -> Reason:
     """Waits for the process; kills its group at the deadline, or when it has written too much."""
     reason = Reason.EXIT
     while reason is Reason.EXIT:
@@ -205,7 +205,7 @@ def _oversee(process: subprocess.Popen[bytes], deadline: float, too_much: Any, c
     return reason
 
 
-def _report(process: subprocess.Popen[bytes], reason: Reason, begun: float) -> Report:
+def report_of(process: subprocess.Popen[bytes], reason: Reason, begun: float) -> Report:
     code = process.returncode
     status = -code if code < 0 else code << 8
     return Report(status=status, reason=reason, peak_bytes=0, cpu_s=0.0, wall_s=time.monotonic() - begun)
@@ -221,19 +221,19 @@ def _calls(home: Path, spec: SandboxSpec, request: bytes, count: int, timeout: f
         begun = time.monotonic()
         argv = [sys.executable, "-c", CALLER, str(HERE), *map(str, fds)]
         process = _start(argv, home, spec, given, subprocess.DEVNULL, subprocess.DEVNULL, fds)
-        reason = _oversee(
+        reason = oversee(
             process,
             begun + seconds,
-            lambda: _size(results) > jobs.RESULTS_LIMIT,
+            lambda: size_of(results) > jobs.RESULTS_LIMIT,
             lambda: max(begun, min(time.monotonic(), wire.PAGE.unpack_from(page)[1])) + timeout,
         )
-        return jobs.read_attempt(_taken(results, jobs.RESULTS_LIMIT)[0], count, _report(process, reason, begun))
+        return jobs.read_attempt(taken(results, jobs.RESULTS_LIMIT)[0], count, report_of(process, reason, begun))
 
 
-def _size(file: IO[bytes]) -> int:
+def size_of(file: IO[bytes]) -> int:
     return os.fstat(file.fileno()).st_size
 
 
-def _taken(file: IO[bytes], limit: int) -> tuple[bytes, bool]:
-    size = _size(file)
+def taken(file: IO[bytes], limit: int) -> tuple[bytes, bool]:
+    size = size_of(file)
     return os.pread(file.fileno(), min(size, limit), 0), size > limit
