@@ -104,7 +104,7 @@ class TrainerConfig:
 
     algorithm: str = "grpo"
     """For the record; the keys below decide. A preset sets them: trainer=grpo|rloo|dr_grpo|dapo|reinforce."""
-    steps: int = 20
+    steps: int = 16
     prompts_per_step: int = 8
     samples_per_prompt: int = 8
     advantage: str = "group_norm"

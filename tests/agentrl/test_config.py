@@ -32,7 +32,7 @@ WRONG = {
     "model=smolm2": "there is no model 'smolm2'; did you mean 'smollm2-135m'?",
     "model=": "there is no model ''; valid: ",
     "engine=scripted": "there is no engine 'scripted'; valid: 'torch'",
-    "sandbox=none": "there is no sandbox 'none'; valid: 'local', 'unsafe_local'",
+    "sandbox=none": "there is no sandbox 'none'; valid: 'docker', 'local', 'remote', 'unsafe_local', 'wasm'",
     "env=nowhere.py:X": "there is no file nowhere.py (for env=nowhere.py:X)",
     # form
     "trainer": "'trainer' is no override; they read key=value",
