@@ -22,11 +22,11 @@ ROW_BLOCK = 8
 """Rows come in powers of two from here."""
 
 
-class SlotCache(Cache):  # type: ignore[misc]
+class SlotCache(Cache):
     """[rows, heads, columns, head_dim] keys and values for each layer, allocated when a layer first writes."""
 
     def __init__(self) -> None:
-        self.layers = []  # transformers asks for them; ours are below, and no mask is made from them
+        self.layers: list[Any] = []  # transformers asks for them; ours are below, and no mask is made from them
         self.layer_classes = None
         self.rows = 0
         self.columns = 0
