@@ -34,6 +34,7 @@ def main(arguments: list[str]) -> int:
         print(f"wrote {CONFIG_PAGE.relative_to(ROOT)}")
         return 0
     problems = [problem for page in pages() for problem in check(page.read_text(), str(page.relative_to(ROOT)))]
+    problems += [problem for page in pages() for problem in dead_links(page)]
     if not CONFIG_PAGE.is_file() or CONFIG_PAGE.read_text() != config_page():
         problems.append("docs/config.md is not what agentrl/config.py says; run: make docs")
     print("\n".join(problems) or "documentation: every key exists, every command composes")
@@ -55,6 +56,18 @@ def check(text: str, name: str = "text") -> list[str]:
         if not keys.known(key) and key not in keys.sections():
             found.append(f"{name}:{line}: {key} is no config key; {keys.suggest(key)}")
     return found
+
+
+def dead_links(page: Path) -> list[str]:
+    """Links to files that do not exist, one line each. Other sites are not asked."""
+    lines = enumerate(page.read_text().splitlines(), 1)
+    links = [(number, link) for number, line in lines for link in re.findall(r"\]\(([^)#\s]+)", line)]
+    local = [(number, link) for number, link in links if "://" not in link and not link.startswith("mailto:")]
+    return [
+        f"{page.relative_to(ROOT)}:{number}: {link} does not exist"
+        for number, link in local
+        if not (page.parent / link).exists()
+    ]
 
 
 def commands(text: str) -> Iterator[tuple[int, list[str]]]:

@@ -66,6 +66,13 @@ def test_the_truth_passes(check_docs: ModuleType, text: str) -> None:
     assert check_docs.check(text) == []
 
 
+def test_a_link_to_nowhere_is_found(check_docs: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(check_docs, "ROOT", tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text("[here](page.md#part) [there](https://example.org/x)\n[gone](docs/gone.md)\n")
+    assert check_docs.dead_links(page) == ["page.md:2: docs/gone.md does not exist"]
+
+
 def test_the_page_of_keys_says_what_the_config_says(check_docs: ModuleType) -> None:
     page = check_docs.config_page()
     assert "| `trainer.lr` | `1e-05` |" in page
