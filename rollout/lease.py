@@ -11,20 +11,24 @@ from typing import Any
 
 from agentrl.sandbox import Call, Exec, Sandbox, SandboxError, SandboxPool
 
+from .limits import Clock
+
 
 class Leases:
     """A SandboxPool for one episode over the run's pool."""
 
-    def __init__(self, pool: SandboxPool) -> None:
+    def __init__(self, pool: SandboxPool, clock: Clock) -> None:
+        """`clock`: the episode's, which stands still while it waits for a sandbox."""
         self.isolation = pool.isolation
         self._pool = pool
+        self._clock = clock
         self._open: list[Leased] = []
         self.calls = 0
         """Executions in any sandbox of this episode, graders included."""
 
     def lazy(self) -> Leased:
         """A sandbox that is taken from the pool when it is first used: episodes that never use theirs hold none."""
-        leased = Leased(self, self._pool)
+        leased = Leased(self, self._pool, self._clock)
         self._open.append(leased)
         return leased
 
@@ -48,20 +52,23 @@ class Leases:
 class Leased:
     """An `agentrl.sandbox.Sandbox` that opens lazily and counts."""
 
-    def __init__(self, leases: Leases, pool: SandboxPool) -> None:
+    def __init__(self, leases: Leases, pool: SandboxPool, clock: Clock) -> None:
         self._leases = leases
         self._pool = pool
+        self._clock = clock
         self._sandbox: Sandbox | None = None
         self._closed = False
         self._lock = asyncio.Lock()  # two parallel tools must not open two
 
     async def open(self) -> Sandbox:
-        """Takes it from the pool, waiting for a free one. Raises SandboxError."""
+        """Takes it from the pool, waiting for a free one while the clock stands still: how long others hold theirs says
+        nothing about this episode. Raises SandboxError."""
         async with self._lock:
             if self._closed:
                 raise SandboxError("this sandbox is closed; before rewards that take `fresh` run, the agent's is given back")
             if self._sandbox is None:
-                self._sandbox = await self._pool.acquire()
+                with self._clock.stopped():
+                    self._sandbox = await self._pool.acquire()
             return self._sandbox
 
     async def run(self, argv: Sequence[str] | str, *, stdin: str = "", timeout: float | None = None) -> Exec:

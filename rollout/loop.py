@@ -19,7 +19,7 @@ from agentrl.tool import ToolCrash
 from agentrl.transcript import TranscriptError
 
 from .conversation import Conversation
-from .limits import LimitReached, Limits, deadline
+from .limits import LimitReached, Limits
 from .policy import Generates, Policy
 from .seat import Seat, leaf
 
@@ -80,7 +80,7 @@ async def play(
 async def _converse(seat: Seat, policy: Policy, talk: Conversation, limits: Limits) -> tuple[Outcome, str]:
     """(how it ended, what limit was hit)."""
     try:
-        async with deadline(limits.episode_timeout, "the episode"):
+        async with seat.clock.deadline(limits.episode_timeout, "the episode"):
             talk.begin(await seat.reset(), seat.tools)
             while True:
                 completion = await policy.generate(talk.prompt)

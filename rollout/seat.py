@@ -26,7 +26,7 @@ from agentrl.threads import invoke
 from agentrl.tool import ToolBox, ToolCrash, ToolSpec
 
 from .lease import Leased, Leases
-from .limits import LimitReached, Limits, deadline
+from .limits import Clock, LimitReached, Limits, deadline
 from .seeds import derive
 from .toolbox import toolbox
 
@@ -48,10 +48,12 @@ class Seat:
         self.turns: list[Turn] = []
         self.outcome: Outcome | None = None
         """How it ended; None while it goes on."""
+        self.clock = Clock()
+        """What the deadlines of this episode go by."""
         self._task = task
         self._limits = limits
         self._toolbox: ToolBox = toolbox(env)
-        self._leases = Leases(pool) if pool is not None else None
+        self._leases = Leases(pool, self.clock) if pool is not None else None
         self._sandbox: Leased | None = None
         if env.sandbox is not None and self._leases is not None:
             self._sandbox = env.sandbox = self._leases.lazy()
@@ -75,7 +77,7 @@ class Seat:
 
     async def reset(self) -> tuple[Message, ...]:
         """The conversation's first messages, the system prompt included."""
-        async with deadline(self._limits.turn_timeout, "reset"):
+        async with self.clock.deadline(self._limits.turn_timeout, "reset"):
             value = await invoke(self.env.reset, self._task)
         messages = as_messages(_without_info(value))
         if not messages:
@@ -102,7 +104,7 @@ class Seat:
             # Held while waiting for a second one, the sandboxes of all episodes would wait for each other for ever.
             await self._sandbox.aclose()
         try:
-            async with deadline(self._limits.episode_timeout, "grading"):
+            async with self.clock.deadline(self._limits.episode_timeout, "grading"):
                 rewards, metrics = await score(self.env, episode, self._leases)
         except LimitReached as error:
             raise RewardError(str(error)) from error
@@ -133,8 +135,8 @@ class Seat:
     async def _react(self, action: Action, draft: dict[str, Any]) -> tuple[Message, ...]:
         name = f"turn {len(self.turns) + 1}"
         if action.tool_calls and self._sandbox is not None:
-            await self._sandbox.open()  # the wait for a free one is not the tool's time
-        async with deadline(self._limits.turn_timeout, name):
+            await self._sandbox.open()  # a tool's own timeout must not count the wait for a free one
+        async with self.clock.deadline(self._limits.turn_timeout, name):
             told = await self._run_tools(action, draft) if action.tool_calls else ()
             if action.parse_error:
                 draft["parse_error"] = action.parse_error

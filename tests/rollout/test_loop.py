@@ -424,6 +424,50 @@ def test_an_episode_that_uses_no_sandbox_takes_none() -> None:
     assert pool.acquired == 0
 
 
+@pytest.mark.parametrize("limit", ["turn_timeout", "episode_timeout"])
+@pytest.mark.parametrize("where", ["reset", "step", "grade"])
+def test_waiting_for_a_free_sandbox_counts_against_no_deadline(limit: str, where: str) -> None:
+    class Waits(rl.Env):
+        sandbox = rl.SandboxSpec()
+
+        async def reset(self, task: rl.Task) -> str:
+            return "Go." if where != "reset" else (await self.sandbox.python("reset")).stdout
+
+        async def step(self, action: rl.Action) -> rl.Step:
+            if where == "step":
+                await self.sandbox.python("step")
+            return rl.done()
+
+        @rl.reward()
+        async def ran(self) -> float:
+            return float(where != "grade" or (await self.sandbox.python("grade")).ok)
+
+    async def main() -> None:
+        pool = FakePool(slots=1)
+        holder = await pool.acquire()
+        playing = asyncio.create_task(played(Waits(), "a", pool=pool, limits=limited(**{limit: 0.5})))
+        await asyncio.sleep(0.8)
+        assert not playing.done()
+        await holder.aclose()
+        episode = await playing
+        assert (episode.outcome, episode.reward, episode.error) == (Outcome.TERMINATED, 1.0, "")
+
+    asyncio.run(main())
+
+
+def test_what_is_done_with_the_sandbox_counts_again() -> None:
+    class Slow(rl.Env):
+        sandbox = rl.SandboxSpec()
+
+        async def step(self, action: rl.Action) -> rl.Step:
+            await self.sandbox.python("1")
+            await asyncio.sleep(60)
+            return rl.done()
+
+    episode = run(Slow(), "a", pool=FakePool(), limits=limited(turn_timeout=0.3))
+    assert (episode.outcome, episode.error) == (Outcome.DEADLINE, "turn 1 took longer than 0.3 s")
+
+
 def test_a_sandbox_without_a_pool_is_a_usage_error() -> None:
     with pytest.raises(rl.UsageError, match="no sandbox pool"):
         run(Boxed(), "done")
