@@ -125,12 +125,17 @@ async def play_sibling(setup: Setup, start: Start, index: int, *, engine: Genera
 
 def unusable(group: EpisodeGroup, on_abort: OnAbort) -> str:
     """Why the group must not be trained on; empty when it may. Raises RolloutError where the run is to stop."""
-    aborted = [e for e in group.episodes if e.outcome.is_aborted]
-    if not aborted:
+    broken = [e for e in group.episodes if e.outcome.is_aborted]
+    if not broken:
         return ""
     if on_abort == "stop":
-        raise RolloutError(f"episode {aborted[0].id} was aborted ({aborted[0].outcome}): {aborted[0].error}")
+        raise aborted(broken[0])
     return "aborted" if on_abort == "drop" or not group.usable else ""
+
+
+def aborted(episode: Episode) -> RolloutError:
+    """What is said where an aborted episode ends the run."""
+    return RolloutError(f"episode {episode.id} was aborted ({episode.outcome}): {episode.error}")
 
 
 def all_equal(group: EpisodeGroup) -> bool:

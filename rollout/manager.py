@@ -20,7 +20,7 @@ from agentrl.errors import UsageError
 from agentrl.sandbox import IsolationError
 from agentrl.task import Task, TaskSource
 
-from .group import OnAbort, Setup, Start, Watch, all_equal, play_group, unusable
+from .group import OnAbort, Setup, Start, Watch, aborted, all_equal, play_group, unusable
 from .lag import LoopLag
 from .store import GroupStore
 from .tally import AbortRate, Tally
@@ -229,10 +229,13 @@ class RolloutManager:
         if number not in self._flights:  # given up meanwhile
             return
         self._tally.episode(episode, final=final)
-        if final:
-            self._flights[number].ended += 1
-            self._store.episode(number, episode)
-            self._aborts.note(episode)
+        if not final:
+            return
+        if episode.outcome.is_aborted and self._schedule.on_abort == "stop":
+            raise aborted(episode)  # before it is stored: a run that is gone on with must play it again
+        self._flights[number].ended += 1
+        self._store.episode(number, episode)
+        self._aborts.note(episode)
 
     def _settle(self, group: EpisodeGroup) -> None:
         reason = unusable(group, self._schedule.on_abort)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agentrl.episode import Episode, EpisodeGroup, GroupState, from_json, to_json
+from agentrl.episode import Episode, EpisodeGroup, GroupState, Outcome, from_json, to_json
 from agentrl.task import Task
 
 from .journal import Journal
@@ -51,6 +51,7 @@ class _Entry:
     task: str
     state: GroupState = GroupState.WAITING
     episodes: dict[int, int] = field(default_factory=dict)  # index -> offset in the episodes file
+    aborted: set[int] = field(default_factory=set)  # indices that were read from the file and were aborted
     size: int = 0  # episodes that it finished with
     reason: str = ""
 
@@ -108,7 +109,7 @@ class GroupStore:
         self._write({"event": "started", "group": number, "task": task_id, "version": version})
 
     def episode(self, number: int, episode: Episode) -> None:
-        """Takes a sibling down for good. The group must be RUNNING."""
+        """Takes a sibling down; for good, if it is not aborted or its group finishes. The group must be RUNNING."""
         entry = self._entry(number)
         if entry.state is not GroupState.RUNNING or episode.index in entry.episodes:
             raise StoreError(f"episode {episode.id} ends while its group is {entry.state}, or ends twice")
@@ -207,9 +208,15 @@ class GroupStore:
     def _replay_episode(self, offset: int, record: dict[str, Any]) -> None:
         entry = self._entries.setdefault(record["number"], _Entry(task=record["episode"]["task"]["id"]))
         entry.episodes[record["index"]] = offset
+        entry.aborted.discard(record["index"])  # it was played again by the next process
+        if Outcome(record["episode"]["outcome"]).is_aborted:
+            entry.aborted.add(record["index"])
 
     def _reopen(self, number: int, entry: _Entry) -> None:
-        """What ran is to be played on; so is what finished with an episode that a crash of the machine took."""
+        """What ran is to be played on; so is what finished with an episode that a crash of the machine took.
+
+        Their aborted episodes are played again: what broke them has perhaps ended the run, and is mended now.
+        """
         if entry.state is GroupState.RUNNING:
             entry.state = GroupState.WAITING
         if len(entry.episodes) < entry.size:
@@ -217,6 +224,9 @@ class GroupStore:
                 raise StoreError(f"{self._episodes.path} lacks episodes of group {number}, which was trained on")
             if entry.state is GroupState.FINISHED:
                 entry.state = GroupState.WAITING
+        if entry.state is GroupState.WAITING:
+            for index in entry.aborted:
+                del entry.episodes[index]
 
     def _move(self, numbers: Iterable[int], state: GroupState) -> None:
         entries = [(number, self._entry(number)) for number in numbers]

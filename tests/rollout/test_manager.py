@@ -555,6 +555,31 @@ def test_finished_siblings_of_a_killed_group_are_kept(tmp_path: Path) -> None:
     run(main)
 
 
+@pytest.mark.parametrize("policy", ["stop", "drop", "mask"])
+def test_a_run_that_aborted_episodes_ended_goes_on_once_the_cause_is_mended(tmp_path: Path, policy: Any) -> None:
+    """Group 0 has one broken sibling and one that waits for ever, so that the kill finds it unfinished."""
+
+    def breaks(request: GenerateRequest) -> Any:
+        if request.session_id == "g0-0":
+            return EngineError("the disk is full")
+        return "1" if request.session_id != "g0-1" else "0" * 100
+
+    async def main() -> None:
+        async with managed(tmp_path, FakeEngine(breaks, tick=0.01), on_abort=policy, max_abort_rate=1.0) as (manager, _, _e):
+            waiting = asyncio.create_task(manager.next_batch(1))
+            await until(lambda: manager._tally._counts["aborted"] == 1)
+            if policy == "stop":
+                with pytest.raises(RolloutError, match=r"g0-0 was aborted \(engine_error\): EngineError: the disk is full"):
+                    await waiting
+            waiting.cancel()
+        async with managed(tmp_path, says("1"), on_abort=policy) as (manager, _, engine):
+            (group,) = await manager.next_batch(1)
+            assert (group.number, len(group.usable)) == (0, 2)
+            assert sorted(request.session_id for request in engine.requests) == ["g0-0", "g0-1"]
+
+    run(main)
+
+
 def test_finished_groups_are_handed_over_and_too_old_ones_replaced(tmp_path: Path) -> None:
     store = GroupStore(tmp_path)
     for number, version in enumerate([0, 2]):

@@ -201,6 +201,25 @@ def test_a_machine_that_lost_an_episode_plays_it_again(tmp_path: Path) -> None:
     assert GroupStore(tmp_path).state(0) is GroupState.FINISHED
 
 
+def test_aborted_episodes_of_unfinished_groups_are_played_again(tmp_path: Path) -> None:
+    store = GroupStore(tmp_path)
+    start(store, 0)
+    store.episode(0, episode(0, 0, outcome=Outcome.ENV_ERROR))
+    store.episode(0, episode(0, 1))
+    start(store, 1)
+    store.episode(1, episode(1, 0, outcome=Outcome.ENV_ERROR))
+    store.finished(1)
+    store.close()
+    store = GroupStore(tmp_path)
+    assert list(store.episodes(0, TASKS.get(0))) == [1]
+    assert list(store.episodes(1, TASKS.get(1))) == [0]  # a finished one is what it is
+    start(store, 0)
+    store.episode(0, episode(0, 0, reward=0.25))
+    store.close()
+    store = GroupStore(tmp_path)
+    assert {index: e.reward for index, e in store.episodes(0, TASKS.get(0)).items()} == {0: 0.25, 1: episode(0, 1).reward}
+
+
 def test_a_lost_episode_that_was_trained_is_an_error(tmp_path: Path) -> None:
     store = GroupStore(tmp_path)
     finish(store, 0)
