@@ -35,8 +35,12 @@ from .zygote import wire
 
 T = TypeVar("T")
 LABEL, OWNER = "agentrl.sandbox", "agentrl.owner"
-START_TIMEOUT = 120.0  # seconds
-REMOVE_TIMEOUT = 60.0
+IMAGE_TIMEOUT = 600.0  # seconds that a pull or an import may be silent
+CALL_TIMEOUT = 30.0
+"""Seconds for any other answer of the daemon: a call that hangs, which busy daemons know, is made again."""
+START_TIMEOUT = 60.0
+START_TRIES = 2
+REMOVE_TIMEOUT = 100.0
 WARM = 2
 """Containers that are started ahead of their use, at most."""
 SHARED_MEMORY = 16 << 20  # bytes of /dev/shm, where semaphores of multiprocessing live
@@ -114,6 +118,7 @@ class DockerPool:
         await self.threaded(_remove_left_over, self._api)
         try:
             self._image = await self.threaded(docker_image.prepare, self._api, self.spec.packages, self._options.image)
+            self._api.timeout = CALL_TIMEOUT
             first = await self._start()
         except (SandboxError, OSError) as error:  # the daemon's answers are OSErrors, as those of requests are
             raise IsolationError(f"no container can be started: {error}") from None
@@ -178,6 +183,16 @@ class DockerPool:
 
     async def _start(self) -> Container:
         """Raises SandboxLost, OSError."""
+        for tries in range(1, START_TRIES + 1):
+            try:
+                return await self._start_once()
+            except OSError as error:
+                if tries == START_TRIES:
+                    raise
+                log.warning("a container did not start (%s); trying again", error or type(error).__name__)
+        raise AssertionError("the last try returns or raises")
+
+    async def _start_once(self) -> Container:
         assert self._image is not None
         name, attached = await self.threaded(_create, self._api, self._settings(self._image))
         container = Container(name=name, link=ContainerLink(attached, self._options.grace))
@@ -389,7 +404,7 @@ def _connect() -> Any:
     if not address.startswith(("unix://", "tcp://", "http://")) or settings.get("tls"):
         raise UsageError(f"DOCKER_HOST={address} must be a unix:// or tcp:// address without TLS; an ssh tunnel gives one")
     try:
-        api = docker.APIClient(version="auto", timeout=START_TIMEOUT, max_pool_size=4 * THREADS, **settings)
+        api = docker.APIClient(version="auto", timeout=IMAGE_TIMEOUT, max_pool_size=4 * THREADS, **settings)
         api.ping()
     except docker.errors.DockerException as error:
         raise IsolationError(
@@ -424,7 +439,7 @@ def _create(api: Any, settings: dict[str, Any]) -> tuple[str, Any]:
 
 def _remove(api: Any, name: str) -> None:
     """Returns when it is gone; one that is on its way out already counts once it is."""
-    from docker.errors import APIError, NotFound
+    from docker.errors import NotFound
 
     end = time.monotonic() + REMOVE_TIMEOUT
     while True:
@@ -433,7 +448,7 @@ def _remove(api: Any, name: str) -> None:
             return
         except NotFound:
             return
-        except APIError:
+        except OSError:
             if time.monotonic() >= end:
                 raise
             time.sleep(0.05)
