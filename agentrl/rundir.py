@@ -32,6 +32,7 @@ from typing import Any
 
 from agentrl.compose import Resolved, to_yaml
 from agentrl.errors import UsageError, nearest
+from agentrl.whole_write import append
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,10 +162,9 @@ def default_name(env: str, model: str, now: datetime) -> str:
 
 
 def append_metrics(file: Path, row: Mapping[str, Any]) -> None:
-    """Adds one row and has it on disk before it returns."""
-    with open(file, "a") as out:
-        out.write(json.dumps(row) + "\n")
-        out.flush()
+    """Adds one row and has it on disk before it returns. A row that cannot be written whole (OSError) is not there at all."""
+    with open(file, "ab", buffering=0) as out:
+        append(out, (json.dumps(row) + "\n").encode())
         os.fsync(out.fileno())
 
 

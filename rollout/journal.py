@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from agentrl.whole_write import append
+
 _HEAD = b'{"crc32":"'
 _MIDDLE = b'","record":'
 _START = len(_HEAD) + 8 + len(_MIDDLE)
@@ -28,24 +30,19 @@ class Journal:
     def __init__(self, path: Path, replay: Callable[[int, dict[str, Any]], None]) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._end = 0
+        end = 0
         self._file: BinaryIO = open(path, "r+b" if path.exists() else "w+b", buffering=0)  # noqa: SIM115
         for offset, record, after in read(path):
             replay(offset, record)
-            self._end = after
-        self._file.truncate(self._end)
-        self._file.seek(self._end)
+            end = after
+        self._file.truncate(end)
 
     def append(self, record: dict[str, Any]) -> int:
-        """Hands one line to the system and returns its offset. It outlives this process; after `sync`, the machine."""
-        line = memoryview(encode(record))
-        offset = self._end
-        while line:
-            written = self._file.write(line)
-            assert written is not None, "a blocking file takes at least a byte"
-            line = line[written:]
-            self._end += written
-        return offset
+        """Hands one line to the system and returns its offset. It outlives this process; after `sync`, the machine.
+
+        A line that cannot be written whole (OSError) is not there at all.
+        """
+        return append(self._file, encode(record))
 
     def at(self, offset: int) -> dict[str, Any]:
         """The record of the line that begins at `offset`. Raises JournalError when it does not hold."""

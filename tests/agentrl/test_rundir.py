@@ -14,6 +14,7 @@ from agentrl import rundir
 from agentrl.compose import compose
 from agentrl.errors import UsageError
 from agentrl.rundir import RunDir, append_metrics, create, cut_metrics, default_name, find, read_metrics
+from tests.support.disk import full_after
 
 NOON = datetime(2027, 1, 2, 12, 0, 0)
 
@@ -103,6 +104,15 @@ def test_metrics_are_appended_and_a_torn_last_line_is_left_out(tmp_path: Path) -
     cut_metrics(file, 2)
     append_metrics(file, {"step": 3})
     assert [json.loads(line)["step"] for line in file.read_text().splitlines()] == [1, 2, 3]
+
+
+def test_a_row_that_a_full_disk_cuts_is_not_there_at_all(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.jsonl"
+    append_metrics(file, {"step": 1})
+    with full_after(file.stat().st_size + 5), pytest.raises(OSError, match="File too large"):
+        append_metrics(file, {"step": 2, "reward": 0.5})
+    append_metrics(file, {"step": 2})
+    assert file.read_text() == '{"step": 1}\n{"step": 2}\n'
 
 
 def test_metrics_after_the_step_that_is_gone_on_from_are_cut(tmp_path: Path) -> None:

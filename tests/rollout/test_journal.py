@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agentrl.rollout.journal import Journal, JournalError, read
+from tests.support.disk import full_after
 
 RECORDS: list[dict[str, Any]] = [{"a": 1}, {"text": 'line\nbreak "}'}, {"list": [1.5, None]}]
 
@@ -76,3 +77,14 @@ def test_what_json_cannot_say_is_refused_before_anything_is_written(tmp_path: Pa
     with pytest.raises(ValueError, match="JSON"):
         journal.append({"nan": float("nan")})
     assert (tmp_path / "j").stat().st_size == 0
+
+
+def test_a_full_disk_leaves_whole_lines_and_later_ones_follow_them(tmp_path: Path) -> None:
+    journal, _ = opened(tmp_path / "j")
+    journal.append(RECORDS[0])
+    with full_after((tmp_path / "j").stat().st_size + 20), pytest.raises(OSError, match="File too large"):
+        journal.append({"text": "x" * 100})
+    second = journal.append(RECORDS[1])
+    assert journal.at(second) == RECORDS[1]
+    journal.close()
+    assert opened(tmp_path / "j")[1] == RECORDS[:2]
