@@ -6,6 +6,7 @@ Functions only; who opens what, and in which order it is closed, is written in `
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -41,8 +42,8 @@ def renderer(config: Config, tokenizer: Any, *, tools: bool) -> Renderer:
     return out
 
 
-def backend(config: Config, loaded: models.Loaded) -> Backend:
-    """The trainer's side of the model."""
+def backend(config: Config, loaded: models.Loaded, banned_ids: Sequence[int]) -> Backend:
+    """The trainer's side of the model. `banned_ids`: the renderer's, which the engine never samples."""
     made: Backend = registry.find("backend", config.backend.name)(
         loaded.model,
         loaded.tokenizer,
@@ -50,6 +51,7 @@ def backend(config: Config, loaded: models.Loaded) -> Backend:
         weight_decay=config.trainer.weight_decay,
         betas=config.trainer.betas,
         max_grad_norm=config.trainer.max_grad_norm,
+        banned_ids=banned_ids,
         tokens_per_microbatch=config.trainer.tokens_per_microbatch,
         logits_chunk=config.backend.logits_chunk,
         activation_checkpointing=config.backend.activation_checkpointing,

@@ -125,7 +125,7 @@ async def _open(stack: AsyncExitStack, resolved: Resolved, run: RunDir | None, w
     pool = await stack.enter_async_context(sandboxes(world, config.sandbox))
     loaded = models.load(config.model.id, dtype="float32")  # the backend keeps masters of it and casts the rest
     renderer = assembly.renderer(config, loaded.tokenizer, tools=bool(assembly.tool_names(world.make())))
-    backend = assembly.backend(config, loaded)
+    backend = assembly.backend(config, loaded, renderer.banned_ids)
     trainer = assembly.trainer(config, backend)
     latest = part("trainers.checkpoint:latest")(run.checkpoints) if run is not None else None
     if latest is not None:

@@ -7,13 +7,14 @@ float32, several times over. Two ways to a gradient:
   the forward pass; nothing is computed twice.
 - `ChunkedLogprobs`: an autograd function for any use; its backward computes each chunk's logits again.
 
-Logits are multiplied, and the softmax taken, in float32. N: trained tokens, H: hidden size, V: vocabulary, C: chunk.
+Logits are multiplied, and the softmax taken, in float32. Ids that no engine may sample are left out of the softmax, as
+engines leave them out of theirs. N: trained tokens, H: hidden size, V: vocabulary, C: chunk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -24,14 +25,20 @@ from agentrl.backend import TokenLoss
 from agentrl.errors import UsageError
 
 
+NEVER = -1e4
+"""Stands for the logprob of a banned id in sums over the vocabulary: exp(NEVER) is 0 in float32, and 0 * NEVER is 0, not nan."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The last layer: hidden states [N, H] to logits cap(h W^T + b) * scale, cap(x) = softcap * tanh(x / softcap)."""
+    """The last layer: hidden states [N, H] to logits cap(h W^T + b) * scale, cap(x) = softcap * tanh(x / softcap); -inf for
+    banned ids."""
 
     weight: Tensor  # [V, H]
     bias: Tensor | None = None  # [V]
     scale: float = 1.0
     softcap: float | None = None
+    banned: Tensor | None = None  # [B] ids, int64
 
     @classmethod
     def of(cls, model: nn.Module) -> Head:
@@ -47,13 +54,19 @@ class Head:
             raise UsageError(f"{type(model).__name__} both caps and scales its logits; in which order is not known here")
         return cls(weight=layer.weight, bias=layer.bias, scale=scale, softcap=softcap)
 
+    def without(self, ids: Sequence[int]) -> Head:
+        """The head that never gives these ids. Ids that are not in the vocabulary are passed over, as engines do."""
+        inside = sorted({i for i in ids if 0 <= i < self.weight.shape[0]})
+        return replace(self, banned=torch.tensor(inside, device=self.weight.device) if inside else None)
+
     def logits(self, hidden: Tensor, temperature: float) -> Tensor:
         """[C, H] -> [C, V] in float32, divided by the temperature."""
         out = F.linear(hidden, self.weight, self.bias).float()
         if self.softcap is not None:
             out = out.div_(self.softcap).tanh_().mul_(self.softcap)
         factor = self.scale / temperature
-        return out if factor == 1.0 else out.mul_(factor)
+        out = out if factor == 1.0 else out.mul_(factor)
+        return out if self.banned is None else out.index_fill_(1, self.banned, float("-inf"))
 
     def raw_gradient(self, gradient: Tensor, logits: Tensor | None, temperature: float) -> Tensor:
         """The gradient by h W^T + b, of the weight's type, from that by the logits [C, V], which is overwritten."""
@@ -61,6 +74,8 @@ class Head:
         if self.softcap is not None:
             assert logits is not None
             gradient = gradient.mul_(1.0 - (logits * (temperature / self.softcap)).square_())
+            if self.banned is not None:
+                gradient.index_fill_(1, self.banned, 0.0)  # 0 times the square of -inf
         return (gradient if factor == 1.0 else gradient.mul_(factor)).to(self.weight.dtype)
 
 
@@ -78,6 +93,8 @@ def _chunk(hidden: Tensor, head: Head, targets: Tensor, temperature: float, entr
     logits = head.logits(hidden, temperature)
     all_logprobs = torch.log_softmax(logits, dim=-1)
     logprobs = all_logprobs.gather(1, targets[:, None]).squeeze(1)
+    if head.banned is not None:
+        all_logprobs.index_fill_(1, head.banned, NEVER)
     spread = -(all_logprobs.exp() * all_logprobs).sum(-1) if entropy else None
     return _Chunk(logprobs, spread, all_logprobs, logits if head.softcap is not None else None)
 
@@ -172,21 +189,22 @@ class ChunkedLogprobs(torch.autograd.Function):
         targets: Tensor,
         scale: float,
         softcap: float | None,
+        banned: Tensor | None,
         temperature: float,
         chunk: int,
     ) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(hidden, weight, bias, targets)
+        ctx.save_for_backward(hidden, weight, bias, targets, banned)
         ctx.settings = (scale, softcap, temperature, chunk)
-        head = Head(weight=weight, bias=bias, scale=scale, softcap=softcap)
+        head = Head(weight=weight, bias=bias, scale=scale, softcap=softcap, banned=banned)
         logprobs, entropy = logprobs_of(hidden, head, targets, temperature=temperature, chunk=chunk, entropy=True)
         assert entropy is not None
         return logprobs, entropy
 
     @staticmethod
     def backward(ctx: Any, by_logprob: Tensor, by_entropy: Tensor) -> tuple[Tensor | None, ...]:
-        hidden, weight, bias, targets = ctx.saved_tensors
+        hidden, weight, bias, targets, banned = ctx.saved_tensors
         scale, softcap, temperature, chunk = ctx.settings
-        head = Head(weight=weight, bias=bias, scale=scale, softcap=softcap)
+        head = Head(weight=weight, bias=bias, scale=scale, softcap=softcap, banned=banned)
         by_hidden = torch.empty_like(hidden)
         by_weight = torch.zeros_like(weight, dtype=torch.float32)
         by_bias = None if bias is None else torch.zeros_like(bias, dtype=torch.float32)
@@ -202,13 +220,13 @@ class ChunkedLogprobs(torch.autograd.Function):
             by_hidden,
             by_weight.to(weight.dtype),
             None if by_bias is None or bias is None else by_bias.to(bias.dtype),
-            *(None,) * 5,
+            *(None,) * 6,
         )
 
 
 def chunked_logprobs(hidden: Tensor, head: Head, targets: Tensor, *, temperature: float, chunk: int) -> tuple[Tensor, Tensor]:
     """(logprobs [N], entropy [N]) in float32, differentiable by hidden states, head weight and bias."""
     logprobs, entropy = ChunkedLogprobs.apply(
-        hidden, head.weight, head.bias, targets, head.scale, head.softcap, temperature, chunk
+        hidden, head.weight, head.bias, targets, head.scale, head.softcap, head.banned, temperature, chunk
     )
     return logprobs, entropy

@@ -33,14 +33,16 @@ TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.1}
 class PackedModel:
     """Raises UsageError, when it is made, for a model whose packed results differ from its plain ones."""
 
-    def __init__(self, model: nn.Module, *, activation_checkpointing: bool = False) -> None:
+    def __init__(self, model: nn.Module, *, banned_ids: Sequence[int] = (), activation_checkpointing: bool = False) -> None:
+        """`banned_ids`: what engines never sample; the softmax leaves them out."""
         self._view = _view(model)
         self._config: Any = self._view.config
         self._check_layers()
         self.head = Head.of(self._view)
         if activation_checkpointing:
             _checkpoint_layers(self._view)
-        self._check_results()
+        self._check_results()  # of the whole distribution, as the plain model gives it
+        self.head = self.head.without(banned_ids)
 
     @property
     def device(self) -> torch.device:

@@ -13,6 +13,8 @@ HEADS = {
     "bias": {"bias": True},
     "scaled": {"scale": 0.3},
     "capped": {"softcap": 1.5},
+    "banned": {"bias": True, "banned": [3, 17, V, -1]},  # the last two are no ids of the vocabulary
+    "banned capped": {"softcap": 1.5, "banned": [3]},
 }
 
 
@@ -21,9 +23,11 @@ def made(kind, dtype=torch.float64):
     hidden = torch.randn(N, H, generator=g, dtype=dtype).requires_grad_()
     weight = torch.randn(V, H, generator=g, dtype=dtype).requires_grad_()
     bias = torch.randn(V, generator=g, dtype=dtype).requires_grad_()
-    targets = torch.randint(0, V, (N,), generator=g)
     settings = dict(HEADS[kind])
-    head = Head(weight=weight, bias=bias if settings.pop("bias", False) else None, **settings)
+    banned = settings.pop("banned", [])
+    allowed = torch.tensor([i for i in range(V) if i not in banned])
+    targets = allowed[torch.randint(0, len(allowed), (N,), generator=g)]
+    head = Head(weight=weight, bias=bias if settings.pop("bias", False) else None, **settings).without(banned)
     return hidden, head, targets
 
 
@@ -33,8 +37,11 @@ def plain(hidden, head, targets, temperature):
         logits = logits + head.bias
     if head.softcap is not None:
         logits = torch.tanh(logits / head.softcap) * head.softcap
-    table = torch.log_softmax(logits * head.scale / temperature, -1)
-    return table[range(len(targets)), targets], -(table.exp() * table).sum(-1)
+    logits = logits * head.scale / temperature
+    allowed = [i for i in range(V) if head.banned is None or i not in head.banned.tolist()]
+    logprobs = logits[range(len(targets)), targets] - torch.logsumexp(logits[:, allowed], -1)
+    table = torch.log_softmax(logits[:, allowed], -1)
+    return logprobs, -(table.exp() * table).sum(-1)
 
 
 def leaves(hidden, head):

@@ -47,14 +47,16 @@ class LocalBackend:
         weight_decay: float = 0.0,
         betas: Sequence[float] = (0.9, 0.95),
         max_grad_norm: float = 1.0,
+        banned_ids: Sequence[int] = (),
         tokens_per_microbatch: int = 2048,
         logits_chunk: int = 128,
         activation_checkpointing: bool = False,
         share_prefix: bool = True,
         threads: int = 0,
     ) -> None:
-        """`model` becomes the backend's: its parameters are cast to `dtype` in place and dropout is switched off. Raises
-        UsageError for a model that cannot be trained in packed rows."""
+        """`model` becomes the backend's: its parameters are cast to `dtype` in place and dropout is switched off. `banned_ids`:
+        what the engine may not sample; logprobs, entropy and gradients are of the distribution without them, as the
+        engine's logprobs are. Raises UsageError for a model that cannot be trained in packed rows."""
         if dtype not in DTYPES:
             raise UsageError(f"there is no dtype {dtype!r} (model.dtype); {nearest(dtype, DTYPES)}")
         set_threads(threads)
@@ -66,7 +68,8 @@ class LocalBackend:
             weight_decay=weight_decay,
             max_grad_norm=max_grad_norm,
         )
-        self._packed = PackedModel(model, activation_checkpointing=activation_checkpointing)
+        self._packed = PackedModel(model, banned_ids=banned_ids, activation_checkpointing=activation_checkpointing)
+        self._banned = tuple(banned_ids)
         self._device = self._packed.device
         self._tokens, self._chunk, self._share = tokens_per_microbatch, logits_chunk, share_prefix
 
@@ -81,7 +84,13 @@ class LocalBackend:
 
     def frozen(self) -> FrozenModel:
         """The model as it is now, in memory of its own, for reference logprobs. Take it before `load`."""
-        return FrozenModel(copy.deepcopy(self._model), tokens=self._tokens, chunk=self._chunk, share_prefix=self._share)
+        return FrozenModel(
+            copy.deepcopy(self._model),
+            banned_ids=self._banned,
+            tokens=self._tokens,
+            chunk=self._chunk,
+            share_prefix=self._share,
+        )
 
     def step(
         self,
@@ -174,8 +183,8 @@ class LocalBackend:
 class FrozenModel:
     """A model that only gives logprobs: the reference policy."""
 
-    def __init__(self, model: nn.Module, *, tokens: int, chunk: int, share_prefix: bool) -> None:
-        self._packed = PackedModel(model.requires_grad_(False))
+    def __init__(self, model: nn.Module, *, banned_ids: Sequence[int], tokens: int, chunk: int, share_prefix: bool) -> None:
+        self._packed = PackedModel(model.requires_grad_(False), banned_ids=banned_ids)
         self._tokens, self._chunk, self._share = tokens, chunk, share_prefix
 
     def logprobs(self, samples: Sequence[Sample], *, temperature: float) -> list[Tensor]:
