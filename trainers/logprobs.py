@@ -24,9 +24,8 @@ from torch import Tensor, nn
 from agentrl.backend import TokenLoss
 from agentrl.errors import UsageError
 
-
 NEVER = -1e4
-"""Stands for the logprob of a banned id in sums over the vocabulary: exp(NEVER) is 0 in float32, and 0 * NEVER is 0, not nan."""
+"""The logprob of a banned id in sums over the vocabulary: exp(NEVER) is 0 in float32, and 0 * NEVER is 0, not nan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

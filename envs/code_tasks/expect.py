@@ -58,7 +58,13 @@ def _verdict(call: Call, expected: Any) -> Verdict:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    """A finite one that a float can hold: what is compared within a tolerance must be."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # 10**400
+        return False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -110,6 +110,8 @@ def test_expressions_reach_nothing(text):
         (Root((1, 2)), -0.5, float("inf")),
         (Root((1, 2)), -0.5, 1e308),
         (Root((1, 2)), -0.5, None),
+        (Close(0.5, 1e-6), 0.5, 10**400),  # beyond what a float holds
+        (Root((1, 2)), -0.5, -(10**400)),
     ],
 )
 def test_expectations(expected, right, wrong):

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from agentrl.sandbox import Call, Exec, SandboxError, SandboxSpec, Status
+from agentrl.sandbox import Call, Exec, IsolationError, SandboxError, SandboxSpec, Status
 
 from . import jobs
 from .fifo import Fifo
@@ -57,9 +57,15 @@ class UnsafeLocalPool:
 
     @classmethod
     async def open(cls, spec: SandboxSpec | None = None, slots: int = 8) -> UnsafeLocalPool:
+        """Raises IsolationError when any isolation is asked for."""
+        spec = spec or SandboxSpec()
+        if spec.isolation != "auto":
+            raise IsolationError(
+                f"sandbox=unsafe_local isolates nothing, and isolation={spec.isolation} is asked for; use sandbox=local"
+            )
         warnings.warn(WARNING, RuntimeWarning, stacklevel=2)
         log.warning(WARNING)
-        return cls(spec or SandboxSpec(), slots)
+        return cls(spec, slots)
 
     async def acquire(self) -> UnsafeLocalSandbox:
         slot = None if self._closed else await self._free.get()

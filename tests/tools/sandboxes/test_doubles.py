@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import time
 import warnings
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from agentrl.registry import find
-from agentrl.sandbox import Call, Exec, Sandbox, SandboxError, SandboxLost, SandboxSpec, Status
+from agentrl.sandbox import Call, Exec, IsolationError, Sandbox, SandboxError, SandboxLost, SandboxSpec, Status
 from agentrl.tools.graders import function_cases, stdin_cases
 from agentrl.tools.sandboxes.scripted import Request, ScriptedPool
 from agentrl.tools.sandboxes.unsafe_local import UnsafeLocalPool
@@ -37,6 +38,12 @@ def test_unsafe_local_warns_each_time_and_says_what_it_is(caplog: pytest.LogCapt
             pool = asyncio.run(UnsafeLocalPool.open(SPEC, 1))
         assert pool.isolation == "none"
     assert sum("without any isolation" in record.message for record in caplog.records) == 2
+
+
+@pytest.mark.parametrize("level", ["landlock", "namespace", "namespace+cgroup"])
+def test_unsafe_local_refuses_a_spec_that_asks_for_isolation(level: str) -> None:
+    with pytest.raises(IsolationError, match=rf"isolates nothing, and isolation={re.escape(level)} is asked for"):
+        asyncio.run(UnsafeLocalPool.open(SandboxSpec(isolation=level), 1))
 
 
 def test_all_backends_open_the_same_way() -> None:
