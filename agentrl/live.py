@@ -11,6 +11,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import IO, Any, Protocol
 
+from agentrl.record import aborted
+
 BARS = "▁▂▃▄▅▆▇█"
 ROWS = 12
 """Steps in the table: fits a terminal of 24 lines with the header."""
@@ -163,7 +165,7 @@ def cells_of(row: Row) -> dict[str, str]:
         "trained/s": _rate(row.get("tokens_per_s", 0.0), 1.0),
         "sandbox": str(int(row["sandbox_calls"])) if row.get("sandbox_calls") else "",
         "cut": f"{int(row['truncated'])}/{episodes}" if "truncated" in row else "",
-        "aborted": str(int(row["aborted"])) if row.get("aborted") else "",
+        "aborted": str(aborted(row) or ""),
         "time": duration(row["time/step"]) if "time/step" in row else "",
     }
 

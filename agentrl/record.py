@@ -57,6 +57,15 @@ def of_groups(groups: Iterable[EpisodeGroup]) -> dict[str, float]:
     return out | {f"metric/{name}": value for name, value in _means(e.metrics for e in usable).items()}
 
 
+def aborted(row: Mapping[str, float]) -> int:
+    """Episodes that broke in a step's time, those included that were played again or dropped, and never reached the batch.
+
+    >>> aborted({"aborted": 0, "rollout/aborted": 2.0}), aborted({"aborted": 1}), aborted({})
+    (2, 1, 0)
+    """
+    return int(row.get("rollout/aborted", row.get("aborted", 0)))
+
+
 def wilson(successes: int, count: int) -> tuple[float, float]:
     """The 95% interval of a share (Wilson 1927): sound for few trials and for shares near 0 and 1.
 

@@ -12,7 +12,7 @@ from typing import Any
 from agentrl.episode import Episode
 from agentrl.live import duration, trend
 from agentrl.messages import Message
-from agentrl.record import mean, passed
+from agentrl.record import aborted, mean, passed
 from agentrl.scores import Score
 
 EXAMPLES = 3
@@ -81,6 +81,7 @@ def summarize(title: str, rows: Sequence[Mapping[str, Any]], scores: Sequence[Sc
         total = {key: sum(float(row.get(key, 0)) for row in rows) for key in TOTALS}
         lines += ["## In training", "", f"reward, first fifth against last: {trend(rewards)}", ""]
         lines += [f"- {name}: {total[key]:,.0f}" for key, name in TOTALS.items()]
+        lines += [f"- episodes aborted: {sum(map(aborted, rows)):,}"]
         lines += [f"- {name}: {duration(sum(float(row.get(key, 0)) for row in rows))}" for key, name in TIMES.items()]
     if changed:
         lines += ["", "## Settings that are not defaults", "", *(f"- `{key}` = {text}" for key, text in changed.items())]
@@ -93,7 +94,6 @@ TOTALS = {
     "tokens_trained": "tokens trained on",
     "sandbox_calls": "sandbox executions",
     "truncated": "episodes cut by a limit",
-    "aborted": "episodes aborted",
 }
 TIMES = {
     "time/step": "time of all steps",

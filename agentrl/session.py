@@ -104,7 +104,8 @@ class Session:
         self.saved = step
 
     def metrics(self) -> Mapping[str, float]:
-        return self.source.metrics()
+        """What was played since the last step, trained on or not, named apart from the batch's own numbers."""
+        return {f"rollout/{name}": value for name, value in self.source.metrics().items()}
 
     async def on_step(self, step: int, metrics: Mapping[str, float]) -> None:
         """Evaluates where it is due and writes the step's row. A step that is replayed has its row already."""
@@ -175,7 +176,7 @@ class Session:
         replace_text(self.run.result, json.dumps(result, indent=1) + "\n")
 
     def _row(self, step: int, metrics: Mapping[str, float]) -> dict[str, Any]:
-        """Episodes' numbers come from the episodes that were trained on, whatever else the parts have counted."""
+        """Episodes' numbers come from the episodes that were trained on; `rollout/...` from all that were played meanwhile."""
         engine = {f"engine/{name}": value for name, value in self.engine.metrics().items()}
         score = self.evaluations.get(step)
         return {

@@ -19,7 +19,7 @@ GROUPS = {
     "lr": "train",
     "entropy": "train",
 }
-"""The TensorBoard section of a name that has none of its own; all others are about the rollout."""
+"""The TensorBoard section of a name that has none of its own; all others are about the batch."""
 
 
 class Tracker(Protocol):
@@ -70,8 +70,8 @@ def tag(name: str) -> str:
     """The TensorBoard tag of a row's name: section/name.
 
     >>> tag("pass_rate"), tag("time/train"), tag("tool_calls")
-    ('reward/pass_rate', 'time/train', 'rollout/tool_calls')
+    ('reward/pass_rate', 'time/train', 'batch/tool_calls')
     """
     if "/" in name:
         return name
-    return f"{GROUPS.get(name, 'rollout')}/{name}"
+    return f"{GROUPS.get(name, 'batch')}/{name}"

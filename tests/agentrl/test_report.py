@@ -180,6 +180,7 @@ def test_plain_lines_say_what_a_step_did_and_how_long_it_will_take() -> None:
             "episodes": 8,
             "truncated": 2,
             "aborted": 1,
+            "rollout/aborted": 3.0,  # two of them were played again
             "sandbox_calls": 12.0,
             "engine/sampled_tokens": 300.0,
             "engine/busy_s": 1.5,
@@ -200,7 +201,7 @@ def test_plain_lines_say_what_a_step_did_and_how_long_it_will_take() -> None:
         "trained/s 90 tok",
         "sandbox 12",
         "cut 2/8",
-        "aborted 1",
+        "aborted 3",
         "time 1 min 15 s",
         "left 2 min 00 s",  # two steps of 60 s: evaluations are left out
     ]
@@ -263,4 +264,5 @@ def test_trackers_write_each_row_and_need_no_torch(tmp_path: Path) -> None:
     read = EventAccumulator(str(tmp_path / "tb")).Reload()
     assert sorted(read.Tags()["tensors"] + read.Tags()["scalars"]) == ["reward/reward", "time/train"]
     assert tag("engine/busy_s") == "engine/busy_s"
-    assert (tag("aborted"), tag("lr"), tag("eval/pass_rate")) == ("rollout/aborted", "train/lr", "eval/pass_rate")
+    assert (tag("aborted"), tag("lr"), tag("eval/pass_rate")) == ("batch/aborted", "train/lr", "eval/pass_rate")
+    assert tag("rollout/aborted") == "rollout/aborted"  # the same name of another thing: one must not hide the other

@@ -1,0 +1,73 @@
+"""What a run does around its steps: the row of each, stops in between, and waits for the engine that end."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agentrl.compose import compose
+from agentrl.live import PlainWatch
+from agentrl.phases import Phases
+from agentrl.rundir import RunDir, read_metrics
+from agentrl.scores import Evaluations
+from agentrl.session import Session
+from agentrl.stop import Stop
+from agentrl.trackers import JsonLines
+from tests.support.episodes import episode, group
+
+
+class Played:
+    """A source that has played more than the batch."""
+
+    def metrics(self) -> Mapping[str, float]:
+        return {"aborted": 2.0, "aborted/env_error": 2.0, "turns": 9.0, "loop_lag_s": 0.5}
+
+
+class Engine:
+    """Counts nothing and does nothing."""
+
+    def metrics(self) -> Mapping[str, float]:
+        return {}
+
+    async def pause(self, mode: str) -> None:
+        """Done."""
+
+    async def sleep(self, level: str) -> None:
+        """Done."""
+
+
+def session(folder: Path, *overrides: str, stream: io.StringIO | None = None, **more: Any) -> Session:
+    shown = PlainWatch(stream or io.StringIO())
+    unused: dict[str, Any] = dict.fromkeys(("transport", "trainer", "backend", "checkpoints", "setup"))
+    usual = {
+        "run": RunDir(path=folder),
+        "config": compose(["env=guess_number", "model=tiny", *overrides]).config,
+        "source": Played(),
+        "engine": Engine(),
+        "evaluations": Evaluations(folder / "evals"),
+        "held_out": (),
+        "trackers": [JsonLines(folder / "metrics.jsonl")],
+        "watch": shown,
+        "phases": Phases(shown),
+        "stop": Stop(),
+        "pauses": False,
+        "step": 1,
+        "saved": 0,
+        "groups": [group(0, episode(0, 0), episode(0, 1))],
+    }
+    return Session(**{**unused, **usual, **more})
+
+
+def test_what_was_played_and_what_was_trained_on_are_both_in_the_row(tmp_path: Path) -> None:
+    """Two episodes broke and were played again, so that none of the batch is aborted."""
+    stream = io.StringIO()
+    one = session(tmp_path, "eval.tasks=0", stream=stream)
+    asyncio.run(one.on_step(1, {"loss": 0.25, **one.metrics()}))
+    (row,) = read_metrics(tmp_path / "metrics.jsonl")
+    batch = {"loss": 0.25, "aborted": 0, "turns": len(episode(0, 0).turns)}
+    played = {"rollout/aborted": 2.0, "rollout/aborted/env_error": 2.0, "rollout/turns": 9.0, "rollout/loop_lag_s": 0.5}
+    assert {name: row[name] for name in (*batch, *played)} == {**batch, **played}
+    assert "aborted 2" in stream.getvalue()
