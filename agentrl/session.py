@@ -6,6 +6,7 @@ Consumes groups from the rollout manager and hands them through. What it holds w
 
 from __future__ import annotations
 
+import asyncio
 import json
 import resource
 import sys
@@ -18,7 +19,7 @@ from agentrl import heap, report
 from agentrl.assembly import for_evaluation, part, tool_names
 from agentrl.config import Config
 from agentrl.engine import Engine
-from agentrl.episode import EpisodeGroup, EpisodeSource
+from agentrl.episode import EpisodeGroup, EpisodeSource, RolloutError
 from agentrl.live import Watch
 from agentrl.model_wheel import no_progress_bars
 from agentrl.phases import Phases
@@ -78,15 +79,28 @@ class Session:
         """Before a step; publishing lets the engine go on. After a failure it stays paused.
 
         In synchronous training nothing is in flight, and the update would make its cache stale: the trainer gets that memory.
+        Raises RolloutError after `rollout.step_timeout`.
         """
+        seconds = self.config.rollout.step_timeout
+        try:
+            async with asyncio.timeout(seconds) as scope:
+                await self._quiet()
+        except TimeoutError as error:
+            if not scope.expired():
+                raise
+            raise RolloutError(
+                f"the engine did not pause within {seconds:g} s (rollout.step_timeout); it is {self.engine.state}"
+            ) from error
+        heap.trim()
+        self.watch.phase("training")
+
+    async def _quiet(self) -> None:
         synchronous = not self.config.rollout.staleness
         if self.pauses or synchronous:
             mode: Any = self.config.rollout.mode
             await self.engine.pause(mode)
         if synchronous:
             await self.engine.sleep("cache")
-        heap.trim()
-        self.watch.phase("training")
 
     async def publish(self, version: int) -> int:
         with self.phases("publish"):

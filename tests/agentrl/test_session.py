@@ -8,7 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agentrl.compose import compose
+from agentrl.episode import RolloutError
 from agentrl.live import PlainWatch
 from agentrl.phases import Phases
 from agentrl.rundir import RunDir, read_metrics
@@ -28,6 +31,8 @@ class Played:
 
 class Engine:
     """Counts nothing and does nothing."""
+
+    state = "running"
 
     def metrics(self) -> Mapping[str, float]:
         return {}
@@ -71,3 +76,25 @@ def test_what_was_played_and_what_was_trained_on_are_both_in_the_row(tmp_path: P
     played = {"rollout/aborted": 2.0, "rollout/aborted/env_error": 2.0, "rollout/turns": 9.0, "rollout/loop_lag_s": 0.5}
     assert {name: row[name] for name in (*batch, *played)} == {**batch, **played}
     assert "aborted 2" in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("stuck", "more"),
+    [("pause", []), ("sleep", []), ("pause", ["rollout.staleness=1"])],
+    ids=["pause", "sleep", "pause of an engine that shares the weights"],
+)
+def test_an_engine_that_never_comes_to_rest_is_an_error_and_not_a_hang(tmp_path: Path, stuck: str, more: list[str]) -> None:
+    engine = Engine()
+    setattr(engine, stuck, lambda _: asyncio.sleep(60))
+    one = session(tmp_path, "rollout.step_timeout=0.1", *more, engine=engine, pauses=True)
+    with pytest.raises(RolloutError, match=r"did not pause within 0.1 s \(rollout.step_timeout\); it is running"):
+        asyncio.run(asyncio.wait_for(one.pause(), 20))
+
+
+def test_an_engines_own_timeout_is_not_taken_for_the_deadline(tmp_path: Path) -> None:
+    class Fails(Engine):
+        async def pause(self, mode: str) -> None:
+            raise TimeoutError("its worker is gone")
+
+    with pytest.raises(TimeoutError, match="its worker is gone"):
+        asyncio.run(session(tmp_path, engine=Fails()).pause())
