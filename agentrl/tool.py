@@ -47,7 +47,8 @@ class ToolSpec:
     timeout: float = 30.0  # seconds
     max_output: int = 4000  # characters; head and tail are kept
     retries: int = 0
-    """How often a call that ended in ToolError or a timeout is tried again. For idempotent tools only."""
+    """How often a call that ended in ToolError or a timeout is tried again. For idempotent tools only. A sync tool is never
+    tried again after a timeout: its thread cannot be stopped, and two of them would work at the same time."""
     parallel: bool = False
     """May run beside other calls of the same turn."""
 
@@ -181,7 +182,9 @@ class FunctionTool:
         except TimeoutError as error:
             if not limit.expired():  # its own, of a socket for one
                 raise ToolCrash(f"tool {self.spec.name} raised TimeoutError: {error}") from error
-            return ToolResult.error(f"{self.spec.name} took longer than {self.spec.timeout:g} s and was stopped"), True
+            stopped = inspect.iscoroutinefunction(self.function)
+            end = "stopped" if stopped else "given up"  # a thread goes on
+            return ToolResult.error(f"{self.spec.name} took longer than {self.spec.timeout:g} s and was {end}"), stopped
         except Exception as error:
             raise ToolCrash(f"tool {self.spec.name} raised {type(error).__name__}: {error}") from error
 

@@ -205,8 +205,30 @@ def test_time_limit():
 
     never = threading.Event()
     assert text(run(slow)) == "Error: slow took longer than 0.01 s and was stopped"
-    assert text(run(stuck)) == "Error: stuck took longer than 0.01 s and was stopped"
+    assert text(run(stuck)) == "Error: stuck took longer than 0.01 s and was given up"
     never.set()
+
+
+def test_after_a_timeout_an_async_tool_is_tried_again_and_a_sync_one_is_not():
+    """Nothing can stop the thread of a sync tool: a second call would run beside the first."""
+    seen, never = [], threading.Event()
+
+    @tool(timeout=0.01, retries=2)
+    async def slow() -> str:
+        seen.append("slow")
+        await asyncio.sleep(60)
+        return ""
+
+    @tool(timeout=0.01, retries=2)
+    def stuck() -> str:
+        seen.append("stuck")
+        never.wait(60)
+        return ""
+
+    assert run(slow).is_error
+    assert run(stuck).is_error
+    never.set()
+    assert seen == ["slow"] * 3 + ["stuck"]
 
 
 def test_a_timeout_of_its_own_is_a_crash():
