@@ -36,6 +36,11 @@ class Resolved:
     origins: Mapping[str, str] = field(default_factory=dict)
     """key -> default | configs/<group>/<option>.yaml | override: <as written> | <file>."""
 
+    def chosen(self, group: str) -> tuple[str, ...]:
+        """The options of a config group that some value came from: one, unless a run was gone on with under another."""
+        folder = f"configs/{group}/"
+        return tuple(sorted({Path(o).stem for o in self.origins.values() if o.startswith(folder)}))
+
     def changed(self) -> dict[str, str]:
         """The keys whose values are not their defaults: key -> "value  (origin)"."""
         table = keys.table()

@@ -100,10 +100,8 @@ class SandboxConfig:
 
 @dataclass
 class TrainerConfig:
-    """The algorithm."""
+    """The algorithm. It has no name here: the keys decide, and a preset sets them: trainer=grpo|rloo|dr_grpo|dapo|reinforce."""
 
-    algorithm: str = "grpo"
-    """For the record; the keys below decide. A preset sets them: trainer=grpo|rloo|dr_grpo|dapo|reinforce."""
     steps: int = 16
     prompts_per_step: int = 8
     samples_per_prompt: int = 8
@@ -138,6 +136,7 @@ class TrainerConfig:
     weight_decay: float = 0.0
     betas: list[float] = field(default_factory=lambda: [0.9, 0.95])
     max_grad_norm: float = 1.0
+    """Longer gradients are scaled down to it; 0: never."""
     tokens_per_microbatch: int = 1024
 
 
@@ -202,6 +201,7 @@ class Config:
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     log: LogConfig = field(default_factory=LogConfig)
     seed: int = 0
+    """Of all that is drawn: training tasks, worlds, sampling, minibatches. Bundled held-out tasks do not depend on it."""
     run: str = ""
     """The run's name; empty: env, model and time."""
     out: str = "runs"

@@ -82,7 +82,8 @@ class Env:
 
     @classmethod
     def tasks(cls, **args: Any) -> TaskSource:
-        """Where its tasks come from; `args` are the config's `env.tasks`. Default: endless tasks that differ by seed."""
+        """Where its tasks come from; `args` are the config's `env.tasks`, and the run's seed for a parameter `seed`. Default:
+        endless tasks that differ by seed."""
         if args:
             raise TypeError(f"{cls.__name__}.tasks takes no arguments, got {', '.join(args)}")
         return SeededTasks(name=cls.__name__)

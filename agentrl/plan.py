@@ -60,7 +60,7 @@ class Role:
 def lines(resolved: Resolved) -> list[str]:
     """The plan, for `--dry-run`. Raises UsageError as the run itself would."""
     config = resolved.config
-    world = build(config.env)
+    world = build(config.env, seed=config.seed)
     shape = shape_of(config.model.id)
     return [
         *table(roles(config, world, shape)),
@@ -197,7 +197,7 @@ def _gib(size: int | None) -> str:
 
 def check_memory(resolved: Resolved, free: int) -> str:
     """A line when the plan needs more than what is free; empty when it fits or is not known."""
-    world = build(resolved.config.env)
+    world = build(resolved.config.env, seed=resolved.config.seed)
     try:
         rows = list(roles(resolved.config, world, shape_of(resolved.config.model.id)))
     except (KeyError, ValueError) as error:

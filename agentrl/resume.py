@@ -62,9 +62,7 @@ def finished_steps(run: RunDir) -> int | None:
 def _check_changes(run: RunDir, before: Resolved, after: Resolved) -> None:
     old, new = _flat(before), _flat(after)
     for key in sorted(old.keys() | new.keys()):
-        if old.get(key) != new.get(key) and not any(
-            key == may or (may[-1] == "." and key.startswith(may)) for may in MAY_CHANGE
-        ):
+        if old.get(key) != new.get(key) and not _may_change(key):
             raise UsageError(
                 f"{key} was {old.get(key)!r} when run {run.name!r} began and cannot become {new.get(key)!r}; start a new run "
                 f"from its weights: model={run.checkpoints / 'last'} {key}={new.get(key)}"

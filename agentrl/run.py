@@ -77,7 +77,7 @@ async def _train(resolved: Resolved, run: RunDir | None, watch: Watch) -> RunRes
         if run is not None:
             stack.enter_context(run.locked())
         session = await _open(stack, resolved, run, watch, stop)
-        watch.begin(_title(config, session), steps=config.trainer.steps, rows=session.rows)
+        watch.begin(_title(resolved, session), steps=config.trainer.steps, rows=session.rows)
         stack.callback(watch.close)
         status = await _work(session)
         watch.phase("writing")
@@ -120,7 +120,7 @@ async def _work(session: Session) -> Literal["finished", "stopped"]:
 async def _open(stack: AsyncExitStack, resolved: Resolved, run: RunDir | None, watch: Watch, stop: Stop) -> Session:
     """Opens everything. A new run's folder is made late, so that what cannot start leaves none behind."""
     config = resolved.config
-    world = build(config.env)
+    world = build(config.env, seed=config.seed)
     held_out = _held_out(world, config)
     pool = await stack.enter_async_context(sandboxes(world, config.sandbox))
     loaded = models.load(config.model.id, dtype="float32")  # the backend keeps masters of it and casts the rest
@@ -205,13 +205,15 @@ def _trackers(stack: AsyncExitStack, config: Config, run: RunDir) -> list[Tracke
     return trackers
 
 
-def _title(config: Config, session: Session) -> str:
+def _title(resolved: Resolved, session: Session) -> str:
+    config, presets = resolved.config, resolved.chosen("trainer")
+    trained = f", trainer={'+'.join(presets)}" if presets else ""
     gone_on = f", goes on after step {session.step}" if session.step else ""
-    return f"{session.run.path}: {config.model.id} in {config.env.id}, {config.trainer.algorithm}{gone_on}"
+    return f"{session.run.path}: {config.model.id} in {config.env.id}{trained}{gone_on}"
 
 
 async def _evaluate(config: Config, watch: Watch) -> tuple[Score, Sequence[Any]]:
-    world = build(config.env)
+    world = build(config.env, seed=config.seed)
     tasks = _held_out(world, config)
     if not tasks:
         raise UsageError("eval.tasks=0 leaves nothing to evaluate")

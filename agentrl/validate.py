@@ -58,6 +58,7 @@ NOT_NEGATIVE = (
     "trainer.entropy_coef",
     "trainer.warmup_steps",
     "trainer.weight_decay",
+    "trainer.max_grad_norm",
     "backend.threads",
     "eval.every",
     "eval.tasks",
@@ -72,7 +73,6 @@ ABOVE_ZERO = (
     "rollout.step_timeout",
     "trainer.correction_cap",
     "trainer.lr",
-    "trainer.max_grad_norm",
 )
 
 UP_TO_ONE = ("sampling.top_p", "rollout.max_abort_rate")

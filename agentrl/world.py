@@ -23,7 +23,7 @@ from agentrl.task import TaskSource
 class World:
     """What episodes are made of.
 
-    >>> build(EnvConfig(id="guess_number", args={"max_turns": 3})).make().max_turns     # doctest: +SKIP
+    >>> build(EnvConfig(id="guess_number", args={"max_turns": 3}), seed=0).make().max_turns     # doctest: +SKIP
     3
     """
 
@@ -45,8 +45,9 @@ class World:
         return spec if isinstance(spec, SandboxSpec) else None
 
 
-def build(config: EnvConfig) -> World:
-    """Finds the class and its tasks. Raises UsageError for an unknown name, setting or argument of its tasks."""
+def build(config: EnvConfig, *, seed: int) -> World:
+    """Finds the class and its tasks. `seed`: the run's, for a `tasks` that takes one and was given none by `env.tasks`. Raises
+    UsageError for an unknown name, setting or argument of its tasks."""
     cls = registry.find("env", config.id)
     if not (isinstance(cls, type) and issubclass(cls, Env)):
         raise UsageError(f"env={config.id} is {_what(cls)}; it must be a class that derives from agentrl.Env")
@@ -56,7 +57,7 @@ def build(config: EnvConfig) -> World:
             raise UsageError(f"{cls.__name__} has no setting {name!r} (env.args.{name}); {nearest(name, known)}")
         if not _fits(value, known[name]):
             raise UsageError(f"env.args.{name}={value!r} must be like its default, {known[name]!r}")
-    return World(cls=cls, args=dict(config.args), tasks=_tasks(cls, config.tasks))
+    return World(cls=cls, args=dict(config.args), tasks=_tasks(cls, config.tasks, seed))
 
 
 def settings(cls: type[Env]) -> dict[str, Any]:
@@ -88,8 +89,10 @@ async def sandboxes(world: World, config: SandboxConfig) -> AsyncIterator[Sandbo
         await pool.aclose()
 
 
-def _tasks(cls: type[Env], args: Mapping[str, Any]) -> TaskSource:
+def _tasks(cls: type[Env], args: Mapping[str, Any], seed: int) -> TaskSource:
     parameters = inspect.signature(cls.tasks).parameters
+    if "seed" in parameters:
+        args = {"seed": seed, **args}
     free = any(p.kind is p.VAR_KEYWORD for p in parameters.values()) and cls.tasks.__func__ is not Env.tasks.__func__  # type: ignore[attr-defined]
     known = [name for name, p in parameters.items() if p.kind is not p.VAR_KEYWORD]
     for name in args:

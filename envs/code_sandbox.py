@@ -82,13 +82,14 @@ class CodeSandbox(Env):
     _graded: Graded | None = None
 
     @classmethod
-    def tasks(cls, source: str = "generated", **args: Any) -> TaskSource:
+    def tasks(cls, source: str = "generated", *, seed: int = 0, **args: Any) -> TaskSource:
         """Where tasks come from.
 
         Args:
-            source: generated (with levels, seed, split, examples, hidden), humaneval or a .jsonl file (with held_out, seed).
+            source: generated (with levels, split, examples, hidden), humaneval or a .jsonl file (with held_out).
+            seed: of the order and draw of training tasks; a run gives its own. Held-out tasks do not depend on it.
         """
-        return open_source(source, args)
+        return open_source(source, {"seed": seed, **args})
 
     def reset(self, task: Task) -> list[Message]:
         missing = [key for key in ("function", "examples") if key not in task.public]

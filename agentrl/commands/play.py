@@ -43,7 +43,7 @@ def run(argv: Sequence[str]) -> int:
     overrides(parser)
     args = parser.parse(argv)
     config = compose(args.overrides, file=Path(args.config) if args.config else None).config
-    world = build(config.env)
+    world = build(config.env, seed=config.seed)
     task = _task(world, args.task, held_out=args.held_out)
     env = world.make()
     episode = asyncio.run(play(config, world, env, task, policy(args.policy, config.env, task, config.seed)))

@@ -64,6 +64,8 @@ WRONG = {
     "sampling.top_p=1.1": "sampling.top_p=1.1 must be above 0 and at most 1",
     "seed=-1": "seed=-1 must not be negative",
     "trainer.betas=[0.9]": "trainer.betas=[0.9] must be two numbers",
+    "trainer.betas=[0.9,1]": "trainer.betas=[0.9, 1.0] must be two numbers from 0 to below 1",
+    "trainer.max_grad_norm=-1": "trainer.max_grad_norm=-1.0 must not be negative",
     "run=a/b": "run='a/b' must be a name without slashes",
     # what must fit together
     "trainer.minibatches=7": "must divide trainer.prompts_per_step=8 (a minibatch holds whole groups of siblings); 8 does",
@@ -112,6 +114,7 @@ def test_numbers_are_numbers_however_they_are_written() -> None:
     assert compose(["trainer.lr=1"]).config.trainer.lr == 1.0
     assert compose(["trainer.steps=1e3"]).config.trainer.steps == 1000
     assert compose(["trainer.betas=[0.8,0.9]"]).config.trainer.betas == [0.8, 0.9]
+    assert compose(["trainer.max_grad_norm=0"]).config.trainer.max_grad_norm == 0.0  # no clipping
 
 
 def test_texts_need_no_quotes() -> None:
@@ -213,10 +216,17 @@ def test_every_preset_composes_and_says_what_it_is() -> None:
             assert len(summary(group, option)) > 10
 
 
+def test_the_chosen_preset_is_known_by_where_values_came_from() -> None:
+    assert compose().chosen("trainer") == ("grpo",)
+    assert compose(["trainer=dapo", "trainer.clip_high=0.3"]).chosen("trainer") == ("dapo",)
+    with pytest.raises(UsageError, match=r"there is no key 'trainer\.algorithm'"):  # a name that would decide nothing
+        compose(["trainer.algorithm=ppo"])
+
+
 def test_trainer_presets_set_the_same_keys_so_that_none_is_left_from_another() -> None:
     for option in groups()["trainer"]:
         origins = compose([f"trainer={option}"]).origins
-        for key in ("algorithm", "advantage", "loss", "loss_denominator"):
+        for key in ("advantage", "loss", "loss_denominator"):
             assert origins[f"trainer.{key}"] == f"configs/trainer/{option}.yaml"
 
 

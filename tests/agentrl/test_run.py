@@ -101,6 +101,14 @@ def test_a_run_leaves_metrics_episodes_checkpoints_evaluations_and_a_report(tmp_
     assert any("step 2: pass rate" in text for text in watch.said)
 
 
+def test_the_title_names_the_preset_that_trains(tmp_path: Path) -> None:
+    watch = Silent()
+    runs.train(small(tmp_path, "run=a", "trainer.steps=1", "trainer=rloo"), watch=watch)
+    runs.resume("a", ["trainer.steps=2"], out=str(tmp_path), watch=watch)
+    titles = [text for text in watch.said if text.startswith(str(tmp_path / "a"))]
+    assert [title.partition(", ")[2] for title in titles] == ["trainer=rloo", "trainer=rloo, goes on after step 1"]
+
+
 def test_a_stopped_run_keeps_a_checkpoint_and_going_on_gives_what_an_undisturbed_one_gives(tmp_path: Path) -> None:
     runs.train(small(tmp_path, "run=whole", "trainer.steps=4"), watch=Silent())
     watch = Silent(after=3)

@@ -265,6 +265,9 @@ def test_lists_of_different_lengths_are_refused(change, message):
 def test_impossible_settings_are_refused():
     with pytest.raises(UsageError, match="'bfloat16'"):
         backend(dtype="bfloat61")
+    for betas in ([0.9], [0.9, 0.95, 0.5], [0.9, 1.0]):
+        with pytest.raises(UsageError, match="two numbers from 0 to below 1"):
+            backend(betas=betas)
     with pytest.raises(ValueError, match="temperature"):
         backend().logprobs(siblings(1, 1), temperature=0.0)
     with pytest.raises(ValueError, match="denominator"):

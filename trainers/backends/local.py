@@ -59,6 +59,8 @@ class LocalBackend:
         engine's logprobs are. Raises UsageError for a model that cannot be trained in packed rows."""
         if dtype not in DTYPES:
             raise UsageError(f"there is no dtype {dtype!r} (model.dtype); {nearest(dtype, DTYPES)}")
+        if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
+            raise UsageError(f"betas must be two numbers from 0 to below 1, got {list(betas)}")
         set_threads(threads)
         self._model, self._tokenizer = model.eval(), tokenizer
         self._optimizer = MasterAdamW(
