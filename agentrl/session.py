@@ -122,19 +122,27 @@ class Session:
         return {f"rollout/{name}": value for name, value in self.source.metrics().items()}
 
     async def on_step(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Evaluates where it is due and writes the step's row. A step that is replayed has its row already."""
+        """Evaluates where it is due and writes the step's row, also when the evaluation is stopped or fails: the step is
+        done, and will not be done again."""
         every = self.config.eval.every
-        if step == self.config.trainer.steps or (every and step % every == 0):
-            await self.evaluate()
-        known = any(row["step"] == step for row in self.rows)
-        row = self._row(step, metrics)
-        if not known:
-            self.rows.append(row)
-            for tracker in self.trackers:
-                tracker.log(row)
-            self.watch.step(row)
+        try:
+            if step == self.config.trainer.steps or (every and step % every == 0):
+                await self.evaluate()
+        finally:
+            self._log(step, metrics)
         if step == NO_TOOLS_AFTER:
             self._look_at_tools()
+
+    def _log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """A step that is replayed has its row already."""
+        known = any(row["step"] == step for row in self.rows)
+        row = self._row(step, metrics)  # sets the stopwatch back in any case
+        if known:
+            return
+        self.rows.append(row)
+        for tracker in self.trackers:
+            tracker.log(row)
+        self.watch.step(row)
 
     # What is done besides
 

@@ -17,7 +17,8 @@ from agentrl.phases import Phases
 from agentrl.rundir import RunDir, read_metrics
 from agentrl.scores import Evaluations
 from agentrl.session import Session
-from agentrl.stop import Stop
+from agentrl.stop import Stop, Stopped
+from agentrl.task import Task
 from agentrl.trackers import JsonLines
 from tests.support.episodes import episode, group
 
@@ -98,3 +99,22 @@ def test_an_engines_own_timeout_is_not_taken_for_the_deadline(tmp_path: Path) ->
 
     with pytest.raises(TimeoutError, match="its worker is gone"):
         asyncio.run(session(tmp_path, engine=Fails()).pause())
+
+
+@pytest.mark.parametrize("error", [None, RolloutError("all episodes of the evaluation were aborted")], ids=["stopped", "fails"])
+def test_an_evaluation_that_does_not_end_leaves_the_steps_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    async def evaluation(self: Session) -> None:
+        if error is not None:
+            raise error
+        self.stop.ask()  # Ctrl-C in the middle of it
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(Session, "_evaluate", evaluation)
+    one = session(tmp_path, "eval.every=1", held_out=(Task(id="held"),))
+    with pytest.raises(Stopped if error is None else RolloutError):
+        asyncio.run(asyncio.wait_for(one.on_step(1, {"loss": 0.25}), 20))
+    (row,) = read_metrics(tmp_path / "metrics.jsonl")
+    assert (row["step"], row["loss"], row["episodes"]) == (1, 0.25, 2)
+    assert not [name for name in row if name.startswith("eval/")]
