@@ -11,6 +11,7 @@ import pytest
 from agentrl import doctor
 from agentrl.doctor import Level
 
+from .support.isolation import missing
 from .support.nursery import ROOT, Nursery
 
 SMALL = [
@@ -70,10 +71,9 @@ def test_an_environment_in_a_file_of_ones_own_trains(nursery: Nursery, tmp_path:
     assert run.name.startswith("Vowels-tiny-")
 
 
-@pytest.mark.skipif(
-    any(check.level is Level.BAD for check in doctor.sandbox()), reason="this machine cannot isolate; agentrl doctor says why"
-)
 def test_code_sandbox_trains_with_its_real_sandbox(nursery: Nursery, tmp_path: Path) -> None:
+    if any(check.level is Level.BAD for check in doctor.sandbox()):
+        missing("this machine cannot isolate; agentrl doctor says why")
     child = nursery.start(
         ["train", "env=code_sandbox", "run=code", *SMALL, "sandbox.slots=2", f"out={tmp_path}"], tmp_path / "log"
     )

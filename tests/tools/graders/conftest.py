@@ -12,6 +12,7 @@ import pytest
 from agentrl.sandbox import IsolationError, SandboxSpec
 from agentrl.tools.graders.hidden_tests import PYTEST_PACKAGES
 from agentrl.tools.sandboxes.local import LocalPool
+from tests.support.isolation import missing
 
 InSandbox = Callable[[Callable[[Any], Any]], Any]
 """Runs `await work(sandbox)` with a fresh sandbox."""
@@ -33,7 +34,7 @@ def _opened(run: Callable[[Any], Any], packages: tuple[str, ...]) -> Iterator[In
     try:
         pool = run(LocalPool.open(SandboxSpec(memory="256M", packages=packages, timeout=20.0, cpu=15.0), 1))
     except IsolationError as error:
-        pytest.skip(str(error))
+        missing(str(error))
 
     def within(work: Callable[[Any], Any]) -> Any:
         async def go() -> Any:

@@ -23,6 +23,7 @@ from agentrl.tools.sandboxes import remote, server
 from agentrl.tools.sandboxes.remote import RemotePool, RemoteSandbox
 from agentrl.tools.sandboxes.remote_link import Answer
 from agentrl.tools.sandboxes.scripted import ScriptedPool
+from tests.support.isolation import missing
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from support.verl_client import check_correctness
@@ -72,7 +73,7 @@ def foreign(ours: web.Application) -> web.Application:
 def address(request: pytest.FixtureRequest, pools: dict[str, Local | str], background: Background) -> Iterator[str]:
     local = next((pool for pool in pools.values() if isinstance(pool, Local)), None)
     if local is None:
-        pytest.skip("this machine gives no isolation at all")
+        missing("this machine gives no isolation at all")
     app = server.Server(local.pool, backend="local", slots=3).app
 
     async def start() -> tuple[str, asyncio.Event, asyncio.Task[None]]:
