@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from agentrl.sandbox import SandboxSpec
 
 from . import cgroup, interpreter
 from .link import SlotLink
+from .zygote import folder
 from .zygote.settings import LANDLOCK, NAMESPACE, Settings
 
 START_TIMEOUT = 120.0  # seconds; a loaded machine imports NumPy slowly
@@ -221,7 +221,8 @@ def _make_scratch(slots: int) -> Path:
 
 
 def _remove_scratch(scratch: Path) -> None:
-    shutil.rmtree(scratch)
+    """Hostile code has been in it: a tree of any depth must not keep the next run from starting."""
+    folder.remove(str(scratch))
 
 
 def _wait(popen: subprocess.Popen[bytes]) -> None:

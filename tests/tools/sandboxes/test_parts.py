@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agentrl.tools.sandboxes import cgroup, interpreter, memfd
+from agentrl.tools.sandboxes import cgroup, interpreter, memfd, process
 from agentrl.tools.sandboxes.fifo import Fifo
 from agentrl.tools.sandboxes.zygote import folder, watch, wire
 from agentrl.tools.sandboxes.zygote.settings import Settings
@@ -243,3 +243,20 @@ def test_left_overs_are_those_of_processes_that_are_gone() -> None:
     assert cgroup.is_left_over(f"agentrl-{2**22 + 1}-5-0")
     for other in ("agentrl", "agentrl-x-1-0", "something-1-2-3", f"agentrl-{pid}"):
         assert not cgroup.is_left_over(other)
+
+
+def test_what_hostile_code_left_behind_keeps_no_run_from_starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = tmp_path / f"agentrl-{2**22 + 1}-5-0"
+    left.mkdir()
+    at = os.open(left, os.O_RDONLY)
+    for _ in range(3000):  # deeper than Python's recursion and than the longest path
+        os.mkdir("d", dir_fd=at)
+        at, above = os.open("d", os.O_RDONLY, dir_fd=at), at
+        os.close(above)
+    os.close(at)
+    monkeypatch.setattr(process.os, "access", lambda *_: False)
+    monkeypatch.setattr(process.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(process.tempfile, "mkdtemp", lambda **_: str(tmp_path / "made"))
+    (tmp_path / "made").mkdir()
+    process._make_scratch(1)
+    assert os.listdir(tmp_path) == ["made"]
