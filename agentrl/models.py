@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentrl import model_tiny, model_wheel
+from agentrl import heap, model_tiny, model_wheel
 from agentrl.errors import UsageError, nearest
 
 HUB_PATIENCE_S = 4.0
@@ -99,6 +99,7 @@ def load(id: str, *, dtype: str = "bfloat16", device: str | None = None) -> Load
     """
     if dtype not in DTYPES:
         raise UsageError(f"dtype={dtype!r} is none of ours; {nearest(dtype, DTYPES)}")
+    heap.bound_kernel_caches()
     if id in model_tiny.NAMES:
         model, tokenizer = model_tiny.build(id)
         import torch

@@ -1,11 +1,12 @@
 """What was freed goes back to the system, and machines without such a call are no error."""
 
 import ctypes
+import os
 import sys
 
 import pytest
 
-from agentrl import heap
+from agentrl import heap, models
 
 
 def resident() -> int:
@@ -33,3 +34,11 @@ def test_a_library_without_the_call_is_no_error(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(ctypes, "CDLL", Library)
     heap.trim()
     heap._malloc_trim.cache_clear()
+
+
+def test_loading_a_model_bounds_the_kernel_caches_and_leaves_the_users_own_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", raising=False)
+    monkeypatch.setenv("LRU_CACHE_CAPACITY", "7")
+    models.load("tiny")
+    assert os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "128"
+    assert os.environ["LRU_CACHE_CAPACITY"] == "7"
