@@ -52,6 +52,9 @@ def show(info, size, data):
 ctypes.CDLL(None).dl_iterate_phdr(Callback(show), None)
 """
 """Prints what is loaded with the shared objects it is given: one process, where ldd would start one for each."""
+COVERED = ("/tmp/", "/dev/shm/")
+"""Where a container has file systems of its own over what the image holds: the host's files from there lie elsewhere in it."""
+MOVED = f"{WORKER_HOME}/host"
 FIRST_UID, UIDS = 50_000, 1_000
 """Users of the containers, one after the other: the kernel counts pipes and signals per uid, containers or not."""
 FAR_FROM_LINUX = "python:3.12-slim"
@@ -67,6 +70,15 @@ class Image:
     """PATH inside."""
     import_path: tuple[str, ...]
     preload: tuple[str, ...]
+
+
+def inside(path: str) -> str:
+    """Where a path of the host lies in the image.
+
+    >>> inside("/usr/lib/python3"), inside("/tmp/venv/lib/numpy")
+    ('/usr/lib/python3', '/opt/agentrl/host/tmp/venv/lib/numpy')
+    """
+    return MOVED + path if path.startswith(COVERED) else path
 
 
 def prepare(api: Any, packages: Sequence[str], given: str | None) -> Image:
@@ -89,13 +101,14 @@ def _of_this_machine(api: Any, packages: Sequence[str]) -> Image:
     tree.links.update({path: os.readlink(path) for path in ("/bin", "/sbin", "/lib", "/lib64") if os.path.islink(path)})
     tag = f"{REPOSITORY}:host-{tree.key()}"
     if not _exists(api, tag):
-        for path in _libraries(python, list(tree.files)):
+        for path in _libraries(python, list(tree.files.values())):
             tree.add(path)
         with tempfile.NamedTemporaryFile(suffix=".tar") as file:
-            tree.write(file.name, python)
+            tree.write(file.name, inside(python))
             api.import_image_from_file(file.name, repository=REPOSITORY, tag=tag.partition(":")[2])
-    path = f"{os.path.dirname(python)}:/usr/local/bin:/usr/bin:/bin"
-    return Image(name=tag, python=python, path=path, import_path=seen.import_path, preload=seen.preload)
+    path = f"{os.path.dirname(inside(python))}:/usr/local/bin:/usr/bin:/bin"
+    import_path = tuple(inside(folder) for folder in seen.import_path)
+    return Image(name=tag, python=inside(python), path=path, import_path=import_path, preload=seen.preload)
 
 
 def _roots(python: str, packages: Sequence[str]) -> list[str]:
@@ -118,7 +131,7 @@ def _libraries(python: str, files: Sequence[str]) -> list[str]:
 
 @dataclass(slots=True)
 class Tree:
-    """What goes into a tar: links and files of the host, each under its own name."""
+    """What goes into a tar: links and files of the host, each under its own name, or where `inside` says."""
 
     files: dict[str, str] = field(default_factory=dict)
     """Path inside: path on the host."""
@@ -128,7 +141,7 @@ class Tree:
     def add(self, path: str) -> None:
         real = self._resolve(path)
         if not os.path.isdir(real):
-            self.files[real] = real
+            self.files[inside(real)] = real
             return
         for folder, names, files in os.walk(real):
             top = folder == real
@@ -139,7 +152,7 @@ class Tree:
                     if os.path.islink(at):
                         self._resolve(at)
                     if os.path.isfile(at):
-                        self.files[os.path.realpath(at)] = os.path.realpath(at)
+                        self.files[inside(os.path.realpath(at))] = os.path.realpath(at)
 
     def _resolve(self, path: str) -> str:
         """The real path; every link on the way there becomes one in the image."""
@@ -153,7 +166,7 @@ class Tree:
             if os.path.islink(at) and hops < 40:
                 hops += 1
                 target = os.readlink(at)
-                self.links[at] = target
+                self.links[inside(at)] = inside(target)
                 rest = [piece for piece in target.split("/") if piece and piece != "."] + rest
                 at = "" if target.startswith("/") else os.path.dirname(at).rstrip("/")
         return at
@@ -161,7 +174,7 @@ class Tree:
     def key(self) -> str:
         """Of all that goes in: names, sizes and times of the host's files, the loader's index, the worker's own text."""
         digest = hashlib.sha256(repr(sorted(self.links.items())).encode())
-        for name in sorted([*self.files, *(["/etc/ld.so.cache"] if os.path.exists("/etc/ld.so.cache") else [])]):
+        for name in sorted([*self.files.values(), *(["/etc/ld.so.cache"] if os.path.exists("/etc/ld.so.cache") else [])]):
             state = os.stat(name)
             digest.update(f"{name}\0{state.st_size}\0{state.st_mtime_ns}\0".encode("utf-8", "surrogateescape"))
         digest.update(worker_key().encode())
