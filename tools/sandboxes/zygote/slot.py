@@ -175,7 +175,7 @@ class Slot:
             wait = min(deadline, look) - time.monotonic()
             ready = {fd for fd, _ in self.poll.poll(max(0.0, wait) * 1000)}
             if handle in ready:
-                return Reason.EXIT
+                return self._left(pid)
             order = self._order(ready)
             if order is not None and order[:2] == (wire.KILL, job.number):
                 return Reason.KILLED
@@ -188,6 +188,13 @@ class Slot:
                 if reason is not None:
                     return reason
                 look = time.monotonic() + tick
+
+    def _left(self, pid: int) -> Reason:
+        """A last look, where the limit of processes is watched: on a starved machine all may be over before the first."""
+        if self.cage.counted and self.cage.in_namespace:
+            return Reason.EXIT
+        ending.reap(pid)
+        return Reason.PROCESSES if len(self.others()) > self.cage.pids else Reason.EXIT
 
     def _deadline(self, job: Job) -> float:
         """The job's, or the current case's. When a case began is the child's word: a lie gains it nothing but the job's."""
@@ -227,7 +234,8 @@ class Slot:
     def _conclude(self, job: Job, reason: Reason, status: int, used: resource.struct_rusage) -> None:
         wall = time.monotonic() - job.begun
         cpu = used.ru_utime + used.ru_stime
-        if reason is Reason.EXIT or os.WIFEXITED(status):  # it may have ended just before we would have ended it
+        ended = os.WIFEXITED(status) and reason is not Reason.PROCESSES
+        if reason is Reason.EXIT or ended:  # it may have ended just before we would have ended it
             reason = self._why(status, cpu)
         if job.flags & wire.TIDY:
             folder.empty(self.ground, self.snapshot, self.kept)
