@@ -544,15 +544,18 @@ def test_time_in_a_pause_does_not_count_against_the_timeout(monkeypatch: pytest.
 def test_the_event_loop_is_never_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with serving() as engine:
-            release = threading.Event()
+            entered, release = threading.Event(), threading.Event()
             original = engine._replica.forward
 
             def slow(*args: Any) -> torch.Tensor:
+                entered.set()
                 assert release.wait(30)
                 return original(*args)
 
             monkeypatch.setattr(engine._replica, "forward", slow)
             running = asyncio.create_task(engine.generate(greedy(prompt(9))))
+            while not entered.is_set():  # a pause that comes before the step has nothing to wait for
+                await asyncio.sleep(0.001)
             pausing = asyncio.create_task(engine.pause("keep"))
             for _ in range(100):
                 await asyncio.sleep(0)
