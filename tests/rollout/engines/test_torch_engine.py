@@ -554,8 +554,7 @@ def test_the_event_loop_is_never_blocked(monkeypatch: pytest.MonkeyPatch) -> Non
 
             monkeypatch.setattr(engine._replica, "forward", slow)
             running = asyncio.create_task(engine.generate(greedy(prompt(9))))
-            while not entered.is_set():  # a pause that comes before the step has nothing to wait for
-                await asyncio.sleep(0.001)
+            assert await asyncio.to_thread(entered.wait, 30)  # a pause before the step would have nothing to wait for
             pausing = asyncio.create_task(engine.pause("keep"))
             for _ in range(100):
                 await asyncio.sleep(0)
