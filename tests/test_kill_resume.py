@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from .support.nursery import ROOT, Nursery
 
 KILLS = 20
+KILLS_IN_FLIGHT = 5
 STEPS, PROMPTS, SAMPLES = 8, 2, 3
 
 SMALL = [
@@ -69,8 +70,17 @@ def test_with_episodes_in_flight_over_updates_none_is_lost_or_trained_twice(
     nursery: Nursery, tmp_path: Path, mode: str
 ) -> None:
     more = [*SMALL, "rollout.staleness=2", f"rollout.mode={mode}"]
-    assert run_with_kills(nursery, tmp_path, "killed", random.Random(mode), most=6, begin=more) > 0
-    run = tmp_path / "killed"
+    rng = random.Random(mode)
+    kills, finished = 0, 0
+    while kills < KILLS_IN_FLIGHT:  # on a fast machine a run may be over before its first kill
+        name = f"killed{finished}"
+        kills += run_with_kills(nursery, tmp_path, name, rng, most=KILLS_IN_FLIGHT - kills, begin=more)
+        finished += 1
+        assert_nothing_lost_or_trained_twice(tmp_path / name)
+    assert kills == KILLS_IN_FLIGHT
+
+
+def assert_nothing_lost_or_trained_twice(run: Path) -> None:
     groups = [number for batch in trained(run) for number in batch]
     assert len(groups) == len(set(groups)) == STEPS * PROMPTS
     keys = Counter(episode_keys(run))
