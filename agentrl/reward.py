@@ -10,7 +10,7 @@ import inspect
 import math
 from collections.abc import Callable
 from numbers import Real
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from agentrl.episode import Episode
 from agentrl.errors import UsageError
@@ -24,8 +24,14 @@ class RewardError(RuntimeError):
     """A reward function failed or gave what is no finite number. The episode is aborted, not scored 0."""
 
 
-def reward(weight: float = 1.0) -> Callable[[F], F]:
-    """Marks a method of an environment as a reward with a weight."""
+@overload
+def reward(weight: F) -> F: ...
+@overload
+def reward(weight: float = 1.0) -> Callable[[F], F]: ...
+def reward(weight: Any = 1.0) -> Any:
+    """Marks a method of an environment as a reward: `@reward`, `@reward()` or `@reward(weight=0.5)`."""
+    if callable(weight):
+        return reward()(weight)
 
     def mark(f: F) -> F:
         f.__agentrl_reward__ = float(weight)  # type: ignore[attr-defined]

@@ -161,3 +161,18 @@ def test_rewards_run_as_written_base_class_first_and_overridden_ones_once():
 
     assert of(Child())[0] == {"second": 3.0, "first": 0.0, "third": 0.0}
     assert seen == ["child second", "first", "third"]
+
+
+def test_a_reward_needs_no_brackets() -> None:
+    class Plain:
+        @reward
+        def one(self) -> float:
+            return 0.25
+
+        @reward()
+        def two(self) -> float:
+            return 0.5
+
+    marks = [getattr(f, "__agentrl_reward__", None) for f in (Plain.one, Plain.two)]
+    assert marks == [1.0, 1.0]
+    assert Plain().one() == 0.25
