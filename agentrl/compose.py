@@ -64,7 +64,7 @@ def compose(
     options = groups()
     read_ones = [read(text, options) for text in overrides]
     choices = [one for one in read_ones if isinstance(one, Choice)]
-    config, origins = _from_schema() if complete else _from_groups(choices)
+    config, origins = _from_schema() if complete else _from_groups(choices, _replaced(read_ones))
     if file is not None:
         for key, value in flatten(_load(file)):
             _set(config, key, value, f"{file}: {key}")
@@ -124,8 +124,15 @@ def _from_schema() -> tuple[Any, dict[str, str]]:
     return OmegaConf.structured(Config), {key: DEFAULT for key, spec in keys.table().items() if not spec.is_mapping}
 
 
-def _from_groups(choices: Sequence[Choice]) -> tuple[Any, dict[str, str]]:
-    """(typed OmegaConf config, origins) of the defaults list with these choices."""
+def _replaced(read_ones: Sequence[Choice | Value]) -> list[str]:
+    """The groups whose default option says nothing of what was named instead: another environment's lengths or another
+    model's learning rate must not be inherited silently."""
+    named = {one.group if isinstance(one, Choice) else one.key for one in read_ones}
+    return [group for group in ("env", "model") if f"{group}.id" in named and group not in named]
+
+
+def _from_groups(choices: Sequence[Choice], replaced: Sequence[str]) -> tuple[Any, dict[str, str]]:
+    """(typed OmegaConf config, origins) of the defaults list with these choices, without the `replaced` groups."""
     import hydra
     from hydra.core.config_store import ConfigStore
     from hydra.core.global_hydra import GlobalHydra
@@ -134,7 +141,11 @@ def _from_groups(choices: Sequence[Choice]) -> tuple[Any, dict[str, str]]:
     ConfigStore.instance().store(name="schema", node=Config)
     GlobalHydra.instance().clear()  # a caller's own Hydra app would make ours fail
     with hydra.initialize_config_module(config_module=CONFIG_MODULE, version_base="1.3"):
-        config = hydra.compose("config", [f"{c.group}={c.option}" for c in choices], return_hydra_config=True)
+        config = hydra.compose(
+            "config",
+            [*(f"{c.group}={c.option}" for c in choices), *(f"~{group}" for group in replaced)],
+            return_hydra_config=True,
+        )
     chosen = {name: option for name, option in config.hydra.runtime.choices.items() if name in groups()}
     with open_dict(config):
         del config["hydra"]
