@@ -17,9 +17,12 @@ class FakePool:
         self.close_fails = close_fails
         self.acquired = 0
         self.open = 0
+        self.waiting = 0
 
     async def acquire(self) -> FakeSandbox:
+        self.waiting += 1
         await self._free.acquire()
+        self.waiting -= 1
         self.acquired += 1
         self.open += 1
         return FakeSandbox(self)
