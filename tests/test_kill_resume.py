@@ -14,6 +14,7 @@ import pytest
 from safetensors.torch import load_file
 
 from .support.nursery import ROOT, Nursery
+from .support.runs import episode_keys, sampled_ids
 
 KILLS = 20
 KILLS_IN_FLIGHT = 5
@@ -116,7 +117,7 @@ def run_with_kills(nursery: Nursery, out: Path, name: str, rng: random.Random, m
 def assert_same(killed: Path, plain: Path) -> None:
     """No group lost, none trained twice, each step's episodes and the policy that came of them as in the plain run."""
     assert trained(killed) == trained(plain) == [list(range(k, k + PROMPTS)) for k in range(0, STEPS * PROMPTS, PROMPTS)]
-    assert sampled_ids(killed) == sampled_ids(plain)
+    assert ids_of_all(killed) == ids_of_all(plain)
     rows = [json.loads(line) for line in (killed / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == list(range(1, STEPS + 1))
     for row, other in zip(rows, map(json.loads, (plain / "metrics.jsonl").read_text().splitlines()), strict=True):
@@ -138,21 +139,9 @@ def trained(run: Path) -> list[list[int]]:
     return [batch["groups"] for batch in batches]
 
 
-def sampled_ids(run: Path) -> dict[tuple[int, int], Any]:
+def ids_of_all(run: Path) -> dict[tuple[int, int], Any]:
     """(group, sibling) -> the ids of its transcript. Each episode stands in the file once."""
-    records = episode_records(run)
     keys = episode_keys(run)
     assert max(Counter(keys).values()) == 1
     assert len(keys) == STEPS * PROMPTS * SAMPLES
-    return {
-        key: [s["ids"] for t in record["episode"]["transcripts"] for s in t] for key, record in zip(keys, records, strict=True)
-    }
-
-
-def episode_keys(run: Path) -> list[tuple[int, int]]:
-    """(group, sibling) of each line of the episodes file."""
-    return [(record["number"], record["index"]) for record in episode_records(run)]
-
-
-def episode_records(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line)["record"] for line in (run / "episodes" / "episodes.jsonl").read_text().splitlines()]
+    return sampled_ids(run)

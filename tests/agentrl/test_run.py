@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agentrl import run as runs
-from agentrl.compose import compose
 from agentrl.episode import RolloutError
 from agentrl.errors import UsageError
-from agentrl.live import PlainWatch
 from agentrl.resume import MAY_CHANGE, reopen
 from agentrl.rundir import RunDir, read_metrics
 from agentrl.sandbox import IsolationError
-
-ROOT = Path(__file__).resolve().parents[2]
-SHORT_ENV = ROOT / "tests" / "support" / "short_env.py"
+from tests.support.runs import Silent, small, steps_of
 
 BROKEN = """
 import agentrl as rl
@@ -34,48 +28,6 @@ class Broken(rl.Env):
     def step(self, action):
         raise OSError("no disk")
 """
-
-SMALL = [
-    "model=tiny",
-    "trainer.prompts_per_step=2",
-    "trainer.samples_per_prompt=3",
-    "trainer.lr=1e-3",
-    "sampling.max_new_tokens=5",
-    "sampling.max_episode_tokens=200",
-    "engine.max_context=256",
-    "engine.slots=8",
-    "backend.threads=1",
-    "checkpoint.every=2",
-    "eval.tasks=0",
-    "log.tensorboard=false",
-    "log.report=false",
-]
-
-
-class Silent(PlainWatch):
-    """Remembers what was said; `after` steps it sends this process signals."""
-
-    def __init__(self, *, after: int = 0, times: int = 1, number: int = signal.SIGINT) -> None:
-        super().__init__()
-        self.said: list[str] = []
-        self._after, self._times, self._number = after, times, number
-
-    def note(self, text: str) -> None:
-        self.said.append(text)
-
-    def step(self, row: Mapping[str, Any]) -> None:
-        super().step(row)
-        if row["step"] == self._after:
-            for _ in range(self._times):
-                os.kill(os.getpid(), self._number)
-
-
-def small(out: Path, *more: str, env: str = f"{SHORT_ENV}:TwoTurns") -> Any:
-    return compose([f"env={env}", *SMALL, f"out={out}", *more])
-
-
-def steps_of(run: Path) -> list[int]:
-    return [row["step"] for row in read_metrics(run / "metrics.jsonl")]
 
 
 def test_a_run_leaves_metrics_episodes_checkpoints_evaluations_and_a_report(tmp_path: Path) -> None:

@@ -12,10 +12,9 @@ import torch
 
 from agentrl import assembly
 from agentrl import run as runs
-from agentrl.compose import compose
 from agentrl.live import PlainWatch
 from agentrl.sample import Sample, samples_of
-from tests.agentrl.test_run import SHORT_ENV, SMALL
+from tests.support.runs import small
 
 STEPS = 3
 LONG = [
@@ -73,7 +72,7 @@ def turns(sample: Sample) -> Iterator[list[int]]:
 
 
 def test_tokens_sampled_during_a_step_have_the_logprobs_of_the_version_they_name(tmp_path: Path, seen: dict[str, Any]) -> None:
-    resolved = compose([f"env={SHORT_ENV}:TwoTurns", *SMALL, *LONG, f"out={tmp_path}", "run=a"])
+    resolved = small(tmp_path, "run=a", *LONG)
     assert runs.train(resolved, watch=PlainWatch()).steps == STEPS
     assert seen["engine"].packed
     recorder = seen["trainer"]
