@@ -129,7 +129,7 @@ def config_page() -> str:
         rows = [key for key in keys.table().values() if key.name.rpartition(".")[0].partition(".")[0] == section]
         out += ["", f"## {section or 'The run itself'}", ""]
         for option in compose.groups().get(section, ()):
-            out.append(f"- `{section}={option}`: {compose.summary(section, option)}")
+            out.append(f"- `{section}={option}`: {compose.comment(section, option)}")
         out += ["", "| key | default | meaning |", "|---|---|---|"]
         out += [f"| `{key.name}` | `{_shown(key.default)}` | {_cell(key.doc)} |" for key in rows]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(out)) + "\n"

@@ -17,6 +17,7 @@ from agentrl.engine import Engine, Sampling
 from agentrl.errors import UsageError
 from agentrl.renderer import Renderer
 from agentrl.sandbox import SandboxPool
+from agentrl.toolbox import toolbox
 from agentrl.world import World
 
 
@@ -28,7 +29,7 @@ def part(where: str) -> Any:
 
 def tool_names(env: Any) -> tuple[str, ...]:
     """What the agent may call in `env`, methods marked with @tool included. Raises UsageError for an unknown tool."""
-    return tuple(spec.name for spec in part("rollout.toolbox:toolbox")(env).specs)
+    return tuple(spec.name for spec in toolbox(env).specs)
 
 
 def renderer(config: Config, tokenizer: Any, *, tools: bool) -> Renderer:

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib import resources
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from agentrl import keys
+from agentrl import keys, models, registry
 from agentrl.config import Config
 from agentrl.errors import UsageError
 from agentrl.overrides import Choice, Value, read
@@ -89,11 +90,15 @@ def groups() -> dict[str, list[str]]:
 
 
 def summary(group: str, option: str) -> str:
-    """The first comment of a group file: what the option is."""
-    for line in _text(f"{group}/{option}.yaml").splitlines():
-        if line.startswith("#") and not line.startswith("# @"):
-            return line.lstrip("# ")
-    return ""
+    """What the option is, in a sentence."""
+    return keys.first_sentence(comment(group, option))
+
+
+def comment(group: str, option: str) -> str:
+    """What a group file says of itself in its head."""
+    lines = [line for line in _text(f"{group}/{option}.yaml").splitlines() if not line.startswith("# @")]
+    head = takewhile(lambda line: line.startswith("#"), lines)
+    return " ".join(line.lstrip("# ") for line in head)
 
 
 def to_yaml(config: Config) -> str:
@@ -231,4 +236,19 @@ def _typed(config: Any) -> Config:
         raise UsageError(f"{where}: {str(error).splitlines()[0]}") from None
     assert isinstance(out, Config)
     validate(out)
+    _make_absolute(out)
     return out
+
+
+def _make_absolute(config: Config) -> None:
+    """Paths of the config as they are from every folder: a run is gone on with from wherever. Files among the arguments of an
+    environment's tasks are known by being there."""
+    config.env.id = registry.absolute(config.env.id)
+    config.env.tasks = {name: _file(value) for name, value in config.env.tasks.items()}
+    if config.model.id not in models.names() and Path(config.model.id).expanduser().is_dir():
+        config.model.id = str(Path(config.model.id).expanduser().absolute())
+
+
+def _file(value: Any) -> Any:
+    known = isinstance(value, str) and bool(Path(value).suffix) and Path(value).expanduser().is_file()
+    return str(Path(value).expanduser().absolute()) if known else value

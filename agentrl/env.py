@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -24,11 +25,14 @@ class Step(NamedTuple):
 
 
 def done(observation: Any = "", reward: float = 0.0, **info: Any) -> Step:
-    """The task has come to its end.
+    """The task has come to its end. Raises TypeError for an `info` that reads like a misspelt argument.
 
     >>> done("Correct.", reward=1.0).terminated
     True
     """
+    for name in info:
+        if near := get_close_matches(name, ("observation", "reward"), n=1, cutoff=0.75):
+            raise TypeError(f"done() has no argument {name!r}; did you mean {near[0]!r}?")
     return Step(as_messages(observation), float(reward), True, False, info)
 
 

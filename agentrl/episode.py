@@ -76,6 +76,11 @@ class Episode:
     turns: tuple[Turn, ...] = ()
     outcome: Outcome
     error: str = ""
+    """What broke or which limit was hit, as in "KeyError: 'x'"."""
+    trace: tuple[str, ...] = ()
+    """Where an author's code broke, outermost frame first: "mine.py:4 in Mine.step", and its source in a line below."""
+    opening: int = 0
+    """How many of `messages` came before the agent's first: the system prompt, demonstrations, the task."""
     rewards: Mapping[str, float] = field(default_factory=dict)
     """What each reward function gave, times its weight; "env" is the sum of the turns' rewards."""
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -85,6 +90,12 @@ class Episode:
         for name, value in self.rewards.items():
             if not math.isfinite(value):
                 raise ValueError(f"reward {name!r} of episode {self.id} is {value}; a reward is a finite number")
+
+    @property
+    def reason(self) -> str:
+        """The error with its place, in one line."""
+        place = f" ({self.trace[-1].splitlines()[0]})" if self.trace else ""
+        return " ".join(f"{self.error}{place}".split())
 
     @property
     def reward(self) -> float:
@@ -99,6 +110,22 @@ class Episode:
         """The oldest and the newest policy version that sampled a token of it; (-1, -1) when none was sampled."""
         seen = [v for t in self.transcripts for v in t.versions if v >= 0]
         return (min(seen), max(seen)) if seen else (-1, -1)
+
+
+DEMONSTRATION = "demonstration, part of the prompt"
+"""What a message is marked with, for readers, that the agent did not write and could be taken for its own."""
+
+
+def demonstrated(opening: Sequence[Message]) -> range:
+    """Which messages of an episode's opening are there for the agent to follow: those up to the last answer in it.
+
+    >>> example = [Message(role=role, content="x") for role in ("system", "user", "assistant", "user")]
+    >>> demonstrated(example), demonstrated(example[:2])
+    (range(1, 3), range(0, 0))
+    """
+    shown = [i for i, message in enumerate(opening, 1) if message.role in ("assistant", "tool")]
+    first = next((i for i, message in enumerate(opening) if message.role != "system"), 0)
+    return range(first, shown[-1]) if shown else range(0)
 
 
 class GroupState(StrEnum):
@@ -131,6 +158,18 @@ class EpisodeGroup:
 
 class RolloutError(RuntimeError):
     """No further batch can be had; the text says who waited for whom, or what broke."""
+
+
+class EpisodeFailed(RuntimeError):
+    """How one episode broke: the author's frames, then the error. The cause of a RolloutError, so that it is shown with it."""
+
+    def __init__(self, episode: Episode) -> None:
+        super().__init__("\n  ".join([f"episode {episode.id}", *episode.trace, episode.error]))
+
+
+def as_cause(episode: Episode) -> EpisodeFailed | None:
+    """What to raise a RolloutError from that an aborted episode brings about; None where its text says everything."""
+    return EpisodeFailed(episode) if episode.trace else None
 
 
 class EpisodeSource(Protocol):
@@ -166,6 +205,8 @@ def to_json(episode: Episode) -> dict[str, Any]:
         "turns": [{name: getattr(turn, name) for name in Turn.__slots__} for turn in episode.turns],
         "outcome": episode.outcome.value,
         "error": episode.error,
+        "trace": list(episode.trace),
+        "opening": episode.opening,
         "rewards": dict(episode.rewards),
         "metrics": dict(episode.metrics),
         "wall_s": episode.wall_s,
@@ -184,6 +225,8 @@ def from_json(data: Mapping[str, Any]) -> Episode:
         turns=tuple(Turn(**turn) for turn in data["turns"]),
         outcome=Outcome(data["outcome"]),
         error=data["error"],
+        trace=tuple(data.get("trace", ())),  # records of 0.1 may lack these two
+        opening=data.get("opening", 0),
         rewards=data["rewards"],
         metrics=data["metrics"],
         wall_s=data["wall_s"],

@@ -9,6 +9,7 @@ import ast
 import dataclasses
 import difflib
 import inspect
+import re
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -106,6 +107,17 @@ def suggest(name: str) -> str:
     if inside:
         return f"keys of {section!r}: {', '.join(key.removeprefix(f'{section}.') for key in inside)}"
     return nearest(name, [*sections(), *(key for key in table() if "." not in key)])
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of a text, whole, in one line: help that is cut in its middle says something else.
+
+    >>> first_sentence("Find a number\\n  by halving, e.g. 50. Needs no sandbox.")
+    'Find a number by halving, e.g. 50.'
+    """
+    paragraph = " ".join(text.strip().partition("\n\n")[0].split())
+    found = re.match(r".*?[.!?][)\"'`]?(?=\s+[A-Z`\"(]|$)", paragraph)
+    return found[0] if found else paragraph
 
 
 def _keys(cls: type, prefix: str, docs: Mapping[tuple[str, str], str]) -> Iterator[Key]:

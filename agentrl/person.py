@@ -94,11 +94,12 @@ def decode(ids: Sequence[int]) -> str:
     return "".join(chr(i) for i in ids if i != END)
 
 
-def show(message: Message) -> str:
-    """A message as a person reads it."""
+def show(message: Message, note: str = "") -> str:
+    """A message as a person reads it, with a note beside its role."""
     name = f"{message.role} {message.name}" if message.name else message.role
     pictures = "".join(f"\n<image {p.width}x{p.height}>" for p in message.images)
-    return f"[{name}]\n{message.text}{pictures}\n\n"
+    head = f"{name}, {note}" if note else name
+    return f"[{head}]\n{message.text}{pictures}\n\n"
 
 
 def show_tool(spec: ToolSpec) -> str:

@@ -5,17 +5,17 @@ The same names work in every process, since nothing is registered by running cod
 
 from __future__ import annotations
 
-import hashlib
 import importlib
-import importlib.util
-import sys
-from functools import cache
+from contextlib import nullcontext
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from agentrl.blame import frames, one_line, shown
 from agentrl.errors import UsageError, nearest
+from agentrl.load import load, neighbors
+from agentrl.suggest import close
 
 BUNDLED: dict[str, dict[str, str]] = {
     "env": {
@@ -30,6 +30,7 @@ BUNDLED: dict[str, dict[str, str]] = {
         "math_equal": "agentrl.tools.graders:math_equal",
         "db_state": "agentrl.tools.graders:db_state",
     },
+    "policy": {},
     "tool": {"python": "agentrl.tools.python:python"},
     "engine": {
         "torch": "agentrl.rollout.engines.torch_engine:TorchEngine",
@@ -56,8 +57,11 @@ def names(kind: str) -> dict[str, str]:
     return {**BUNDLED[kind], **{point.name: point.value for point in group}}
 
 
-def find(kind: str, name: str) -> Any:
-    """The object behind a name. Raises UsageError with the nearest valid names.
+def find(kind: str, name: str, *, beside: Path | None = None) -> Any:
+    """The object behind a name. `beside`: the folder of the file that the name stands in; a relative path is looked for there
+    first, and then in the current folder.
+
+    Raises UsageError with the nearest valid names, and for an author's module that cannot be imported with file and line.
 
     >>> find("env", "code_sandbox").__name__            # doctest: +SKIP
     'CodeSandbox'
@@ -67,36 +71,60 @@ def find(kind: str, name: str) -> Any:
     if ":" not in target:
         raise UsageError(f"there is no {kind} {name!r}; {nearest(name, known)} (or give module:Name, or path/to/file.py:Name)")
     where, _, attribute = target.rpartition(":")
-    module = _file(Path(where).expanduser().resolve()) if where.endswith(".py") else _module(where, kind, name)
+    if name in BUNDLED[kind]:  # what fails here is no fault of an author
+        return getattr(importlib.import_module(where), attribute)
+    try:
+        module = _file(where, beside) if where.endswith(".py") else _module(where, kind, name, beside)
+    except (Exception, SystemExit) as error:
+        if isinstance(error, UsageError) and not frames(error):
+            raise
+        raise UsageError(f"{kind} {label(name)} cannot be loaded: {one_line(error)}") from error
     if not hasattr(module, attribute):
-        public = [n for n in vars(module) if not n.startswith("_")]
-        raise UsageError(f"{where} holds no {attribute!r}; {nearest(attribute, public)}")
+        raise UsageError(f"{label(where)} holds no {attribute!r}; {nearest(attribute, _own(module))}")
     return getattr(module, attribute)
 
 
-def _module(where: str, kind: str, name: str) -> ModuleType:
+def absolute(name: str) -> str:
+    """A name that means the same from every folder: path/to/file.py:Name with its whole path, any other as it is.
+
+    >>> absolute("my_pkg.envs:Mine")
+    'my_pkg.envs:Mine'
+    """
+    where, colon, attribute = name.rpartition(":")
+    return f"{Path(where).expanduser().absolute()}{colon}{attribute}" if where.endswith(".py") else name
+
+
+def label(name: str) -> str:
+    """A name as a person reads it: a file relative to the current folder."""
+    where, colon, attribute = name.rpartition(":")
+    return f"{shown(where)}{colon}{attribute}" if where.endswith(".py") else shown(name) if name.endswith(".py") else name
+
+
+def _module(where: str, kind: str, name: str, beside: Path | None) -> ModuleType:
     try:
-        return importlib.import_module(where)
+        with neighbors(beside) if beside is not None else nullcontext():
+            return importlib.import_module(where)
     except ModuleNotFoundError as error:
         if error.name is not None and (where == error.name or where.startswith(error.name + ".")):
-            raise UsageError(f"{kind} {name!r} names the module {where!r}, which cannot be found; is it installed?") from None
+            file = Path(*where.split(".")).with_suffix(".py")
+            hint = f"did you mean {file}:{name.rpartition(':')[2]}?" if file.is_file() else "is it installed?"
+            raise UsageError(f"{kind} {name!r} names the module {where!r}, which cannot be found; {hint}") from None
         raise
 
 
-@cache
-def _file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise UsageError(f"there is no file {path}")
-    # The same name in every process, so that what one pickles another finds once it has loaded the file.
-    name = f"agentrl_user_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and pickle look a class's module up
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]  # half a module must not be found by a later import
-        raise
-    return module
+def _file(where: str, beside: Path | None) -> ModuleType:
+    path = Path(where).expanduser()
+    places = [path] if beside is None or path.is_absolute() else [beside / path, path]
+    for place in places:
+        if place.is_file():
+            return load(place.resolve())
+    there = [str(path.parent / file.name) for file in places[0].parent.glob("*.py")]
+    hint = close(where, there)
+    raise UsageError(f"there is no file {' nor '.join(dict.fromkeys(map(str, places)))}{'; ' if hint else ''}{hint}")
+
+
+def _own(module: ModuleType) -> list[str]:
+    """What a module defines itself; all that it holds where it defines nothing."""
+    public = {name: thing for name, thing in vars(module).items() if not name.startswith("_")}
+    own = [name for name, thing in public.items() if getattr(thing, "__module__", None) == module.__name__]
+    return own or list(public)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentrl.episode import Episode
+from agentrl.episode import DEMONSTRATION, Episode, demonstrated
 from agentrl.live import duration, trend
 from agentrl.messages import Message
 from agentrl.record import aborted, mean, passed
@@ -109,8 +109,8 @@ def compare(first: Sequence[Episode], last: Sequence[Episode]) -> str:
     lines = ["# Episodes, first against last", ""]
     for number, (before, after) in enumerate(choose(first, last), 1):
         lines += [f"## {number}. Task `{after.task.id}`: {_result(before)} -> {_result(after)}", ""]
-        lines += [f"### First ({_details(before)})", "", *transcript(before.messages), ""]
-        lines += [f"### Last ({_details(after)})", "", *transcript(after.messages), ""]
+        lines += [f"### First ({_details(before)})", "", *transcript(before.messages, opening=before.opening), ""]
+        lines += [f"### Last ({_details(after)})", "", *transcript(after.messages, opening=after.opening), ""]
     if len(lines) == 2:
         lines.append("No task was played both at the start and at the end (eval.tasks=0, or eval.at_start=false).")
     return "\n".join([*lines, ""])
@@ -127,15 +127,18 @@ def choose(first: Sequence[Episode], last: Sequence[Episode]) -> list[tuple[Epis
     return [*mixed, *(p for p in [*better, *same, *rest] if p not in mixed)][:EXAMPLES]
 
 
-def transcript(messages: Sequence[Message]) -> list[str]:
-    """The conversation as Markdown: each message in a fence that its content cannot close."""
+def transcript(messages: Sequence[Message], *, opening: int = 0) -> list[str]:
+    """The conversation as Markdown: each message in a fence that its content cannot close. `opening`: how many came before the
+    agent's first; a demonstration among them is marked, so that none takes it for the model's words."""
     out = []
-    for message in messages:
+    examples = demonstrated(messages[:opening])
+    for number, message in enumerate(messages):
         name = f"{message.role} {message.name}" if message.name else message.role
+        note = f" ({DEMONSTRATION})" if number in examples else ""
         calls = [f"[calls {call.name}: {dict(call.arguments)}]" for call in message.tool_calls]
         body = "\n".join(part for part in (message.reasoning, message.text, *calls) if part) or "(nothing)"
         ticks = "`" * max(3, 1 + _longest_run(body))
-        out += [f"**{name}**", "", f"{ticks}text", body, ticks, ""]
+        out += [f"**{name}**{note}", "", f"{ticks}text", body, ticks, ""]
     return out
 
 

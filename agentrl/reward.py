@@ -10,12 +10,17 @@ import inspect
 import math
 from collections.abc import Callable
 from numbers import Real
+from types import FunctionType, MethodType
 from typing import Any, TypeVar, overload
 
+from agentrl.blame import blaming
 from agentrl.episode import Episode
 from agentrl.errors import UsageError
 from agentrl.sandbox import SandboxError, SandboxPool
 from agentrl.threads import invoke
+
+MAY_ASK = ("episode", "task", "fresh")
+"""Parameters that a reward may have."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,8 +38,12 @@ def reward(weight: Any = 1.0) -> Any:
     if callable(weight):
         return reward()(weight)
 
+    factor = float(weight)
+    if not math.isfinite(factor):
+        raise UsageError(f"a reward's weight is a finite number, not {weight!r}")
+
     def mark(f: F) -> F:
-        f.__agentrl_reward__ = float(weight)  # type: ignore[attr-defined]
+        f.__agentrl_reward__ = factor  # type: ignore[attr-defined]
         return f
 
     return mark
@@ -51,10 +60,11 @@ async def score(env: Any, episode: Episode, pool: SandboxPool | None) -> tuple[d
     rewards: dict[str, float] = {}
     metrics: dict[str, float] = {}
     turn_sum = sum(turn.reward for turn in episode.turns)
-    if turn_sum or not _marked(env):
+    found = marked(type(env))
+    if turn_sum or not found:
         rewards["env"] = turn_sum
-    for name, function, weight in _marked(env):
-        value = await _call(name, function, episode, pool)
+    for name, function, weight in found:
+        value = await _call(name, MethodType(function, env), episode, pool)
         if weight is None:
             metrics[name] = value
         else:
@@ -62,15 +72,14 @@ async def score(env: Any, episode: Episode, pool: SandboxPool | None) -> tuple[d
     return rewards, metrics
 
 
-def _marked(env: Any) -> list[tuple[str, Callable[..., Any], float | None]]:
-    """In the order in which they are written, base classes first: a later one may read what an earlier one has found."""
-    names = dict.fromkeys(name for cls in reversed(type(env).__mro__) for name in vars(cls))
-    found = []
-    for name in names:
-        function = getattr(type(env), name, None)
-        if inspect.isfunction(function) and hasattr(function, "__agentrl_reward__"):
-            found.append((name, getattr(env, name), function.__agentrl_reward__))
-    return found
+def marked(cls: type) -> list[tuple[str, FunctionType, float | None]]:
+    """(name, function, weight or None for a metric) in the order in which they are written, base classes first: a later one
+    may read what an earlier one has found."""
+    names = dict.fromkeys(name for base in reversed(cls.__mro__) for name in vars(base))
+    functions = [(name, getattr(cls, name, None)) for name in names]
+    return [
+        (n, f, f.__agentrl_reward__) for n, f in functions if isinstance(f, FunctionType) and hasattr(f, "__agentrl_reward__")
+    ]
 
 
 async def _call(name: str, function: Callable[..., Any], episode: Episode, pool: SandboxPool | None) -> float:
@@ -94,6 +103,7 @@ async def _call(name: str, function: Callable[..., Any], episode: Episode, pool:
     finally:
         if fresh is not None:
             await fresh.aclose()
-    if not isinstance(value, Real) or not math.isfinite(value):
-        raise RewardError(f"reward {name!r} gave {value!r}; it must be a finite number")
+    with blaming(function):
+        if not isinstance(value, Real) or not math.isfinite(value):
+            raise RewardError(f"reward {name!r} gave {value!r}; it must be a finite number")
     return float(value)

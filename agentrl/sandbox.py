@@ -6,10 +6,16 @@ The backends live in `agentrl.tools.sandboxes`. A backend that cannot give the i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
+
+from agentrl.errors import nearest
+
+ISOLATIONS = ("auto", "landlock", "namespace", "namespace+cgroup")
 
 
 class SandboxError(RuntimeError):
@@ -75,20 +81,59 @@ class SandboxSpec:
         return size(self.output)
 
 
+def problem(spec: SandboxSpec) -> str:
+    """The first thing in a spec that cannot be held to, with the field's name; empty when all is well.
+
+    >>> problem(SandboxSpec(memory="256Q"))
+    "memory: '256Q' is no size; write bytes or a number with K, M, G or T, as in '256M'"
+    """
+    return next(_problems(spec), "")
+
+
+def _problems(spec: SandboxSpec) -> Iterator[str]:
+    for name in ("memory", "disk", "output"):
+        value = getattr(spec, name)
+        try:
+            if size(value) < 1:
+                yield f"{name}={value!r} must be above 0"
+        except ValueError as error:
+            yield f"{name}: {error}"
+    if not isinstance(spec.pids, int) or spec.pids < 1:
+        yield f"pids={spec.pids!r} must be a whole number of at least 1"
+    for name in ("timeout", "cpu"):
+        seconds = getattr(spec, name)
+        if not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
+            yield f"{name}={seconds!r} must be seconds above 0"
+    if not isinstance(spec.network, bool):
+        yield f"network={spec.network!r} must be True or False"
+    if spec.isolation not in ISOLATIONS:
+        yield f"isolation={spec.isolation!r} does not exist; {nearest(str(spec.isolation), ISOLATIONS)}"
+    if isinstance(spec.packages, str) or not all(isinstance(name, str) for name in spec.packages):
+        yield f"packages={spec.packages!r} must be a list of names, as in ['numpy']"
+    if spec.env is not None and not all(isinstance(text, str) for pair in dict(spec.env).items() for text in pair):
+        yield "env must be a mapping from names to texts"
+
+
 def size(value: int | str) -> int:
     """Bytes of 1024 or "1K", "64M", "2G" (powers of 1024).
 
     >>> size("64K"), size(10)
     (65536, 10)
     """
-    if isinstance(value, int):
+    if isinstance(value, int) and not isinstance(value, bool):
         return value
-    text = value.strip().upper().removesuffix("B").removesuffix("I")
+    text = str(value).strip().upper().removesuffix("B").removesuffix("I")
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
     try:
         return int(float(text[:-1]) * units[text[-1]]) if text[-1:] in units else int(text)
-    except ValueError:
-        raise ValueError(f"{value!r} is no size; write bytes or a number with K, M, G, as in '512M'") from None
+    except (ValueError, OverflowError):
+        raise ValueError(f"{value!r} is no size; write bytes or a number with K, M, G or T, as in {_like(text)!r}") from None
+
+
+def _like(text: str) -> str:
+    """A size that may have been meant."""
+    number = re.match(r"[1-9]\d*", text)
+    return f"{number[0]}M" if number else "512M"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,8 +42,11 @@ async def in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) 
         except StopIteration as error:  # a future cannot carry it
             failure = RuntimeError(f"{getattr(function, '__qualname__', function)} raised StopIteration")
             failure.__cause__ = error
-        except BaseException as error:  # SystemExit of user code included: it must not pass for a result
-            failure = error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
+        except Exception as error:
+            failure = error
+        except BaseException as error:  # SystemExit of user code: it must not pass for a result
+            failure = RuntimeError(f"{type(error).__name__}: {error}")
+            failure.__cause__ = error
         with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits
             loop.call_soon_threadsafe(settle, value, failure)
 

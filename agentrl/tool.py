@@ -16,6 +16,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any, Protocol, TypeVar, overload
 
+from agentrl.blame import blaming
 from agentrl.errors import UsageError, nearest
 from agentrl.messages import Image, Message, Part, Text, ToolCall, as_messages
 from agentrl.sandbox import Exec, SandboxError, cut
@@ -174,7 +175,8 @@ class FunctionTool:
         try:
             async with asyncio.timeout(self.spec.timeout) as limit:
                 value = await invoke(self.function, **given)
-            return as_result(value, self.spec.max_output), False
+            with blaming(self.function):
+                return as_result(value, self.spec.max_output), False
         except ToolError as error:
             return ToolResult.error(cut(str(error), self.spec.max_output)), True
         except (ToolCrash, SandboxError, UsageError):
@@ -235,7 +237,7 @@ class ToolBox:
         self._tools: dict[str, Tool] = {}
         for item in tools:
             if item.spec.name in self._tools:
-                raise ValueError(f"two tools are called {item.spec.name!r}")
+                raise UsageError(f"two tools are called {item.spec.name!r}")
             self._tools[item.spec.name] = item
 
     @property

@@ -11,6 +11,7 @@ import typing
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from agentrl.blame import stands
 from agentrl.errors import UsageError
 
 INJECTED = ("self", "sandbox", "env")
@@ -34,16 +35,23 @@ def arguments_model(function: Callable[..., Any]) -> Any:
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise UsageError(
                 f"tool {name_of(function)}: parameter {name!r} cannot be described to a model; "
-                "use plain parameters, without *, ** or /"
+                f"use plain parameters, without *, ** or / ({stands(function)})"
+            )
+        if name not in hints:
+            raise UsageError(
+                f"tool {name_of(function)}: parameter {name!r} has no type hint, from which the model learns what to give; "
+                f"write {name}: str, for one ({stands(function)})"
             )
         default = ... if parameter.default is parameter.empty else parameter.default
         described = pydantic.Field(default, alias=name, description=words.get(name))
-        fields[f"p{len(fields)}"] = (hints.get(name, str), described)
+        fields[f"p{len(fields)}"] = (hints[name], described)
     config = pydantic.ConfigDict(extra="forbid", coerce_numbers_to_str=True)  # "5" for a text is what GLM's format gives as 5
     try:
         return pydantic.create_model(name_of(function), __config__=config, **fields)
     except pydantic.errors.PydanticUserError as error:
-        raise UsageError(f"tool {name_of(function)}: a type hint has no JSON form: {error.message.splitlines()[0]}") from error
+        raise UsageError(
+            f"tool {name_of(function)}: a type hint has no JSON form: {error.message.splitlines()[0]} ({stands(function)})"
+        ) from error
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -56,7 +64,8 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         return typing.get_type_hints(target, include_extras=True)
     except (NameError, AttributeError) as error:
         raise UsageError(
-            f"tool {name_of(function)}: a type hint cannot be read ({error}); what it names must stand at the top of the module"
+            f"tool {name_of(function)}: a type hint cannot be read ({error}); what it names must stand at the top of the "
+            f"module ({stands(target)})"
         ) from error
 
 

@@ -5,6 +5,7 @@ Knows nothing of models: training, evaluation, playing and describing all start 
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -12,11 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agentrl import registry
+from agentrl.blame import attribute, one_line
 from agentrl.config import EnvConfig, SandboxConfig
 from agentrl.env import Env
+from agentrl.env_check import check_class, check_instance
 from agentrl.errors import UsageError, nearest
 from agentrl.sandbox import SandboxPool, SandboxSpec
 from agentrl.task import TaskSource
+from agentrl.task_source import tasks_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +36,8 @@ class World:
     tasks: TaskSource
 
     def make(self) -> Env:
-        """A fresh instance: one episode."""
-        env = self.cls()
-        for name, value in self.args.items():
-            setattr(env, name, value)
-        return env
+        """A fresh instance: one episode. Raises UsageError for an `__init__` that fails."""
+        return make(self.cls, self.args)
 
     @property
     def spec(self) -> SandboxSpec | None:
@@ -46,18 +47,47 @@ class World:
 
 
 def build(config: EnvConfig, *, seed: int) -> World:
-    """Finds the class and its tasks. `seed`: the run's, for a `tasks` that takes one and was given none by `env.tasks`. Raises
-    UsageError for an unknown name, setting or argument of its tasks."""
-    cls = registry.find("env", config.id)
-    if not (isinstance(cls, type) and issubclass(cls, Env)):
-        raise UsageError(f"env={config.id} is {_what(cls)}; it must be a class that derives from agentrl.Env")
-    known = settings(cls)
-    for name, value in config.args.items():
-        if name not in known:
-            raise UsageError(f"{cls.__name__} has no setting {name!r} (env.args.{name}); {nearest(name, known)}")
-        if not _fits(value, known[name]):
-            raise UsageError(f"env.args.{name}={value!r} must be like its default, {known[name]!r}")
-    return World(cls=cls, args=dict(config.args), tasks=_tasks(cls, config.tasks, seed))
+    """Finds the class and its tasks, and looks at all that can be known before an episode is played. `seed`: the run's, for a
+    `tasks` that takes one and was given none by `env.tasks`.
+
+    Raises UsageError for an unknown name, setting or argument of its tasks, and for a fault in the author's code.
+    """
+    cls = find(config.id)
+    args = _args(cls, config.args)
+    check_class(cls)
+    check_instance(make(cls, args), args)
+    return World(cls=cls, args=args, tasks=tasks_of(cls, config.tasks, seed))
+
+
+def find(id: str) -> type[Env]:
+    """The class behind env=`id`. Raises UsageError."""
+    cls = registry.find("env", id)
+    if isinstance(cls, type) and issubclass(cls, Env):
+        return cls
+    raise UsageError(f"env={registry.label(id)} is {_what(cls)}; it must be a class that derives from agentrl.Env")
+
+
+def make(cls: type[Env], args: Mapping[str, Any]) -> Env:
+    """An instance with these settings. Raises UsageError."""
+    needed = [p.name for p in inspect.signature(cls).parameters.values() if p.default is p.empty and p.kind in _NAMED]
+    if needed:
+        where = f"{attribute(cls, '__init__')}: {cls.__name__}.__init__"
+        raise UsageError(
+            f"{where} needs {', '.join(map(repr, needed))}, but an environment is made without arguments; make it a "
+            f"plain attribute of the class, which env.args.{needed[0]}=... sets"
+        )
+    try:
+        env = cls()
+        for name, value in args.items():
+            setattr(env, name, copy.deepcopy(value))  # a list must not be shared by all episodes
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{cls.__name__} cannot be made: {one_line(error)}") from error
+    return env
+
+
+_NAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 def settings(cls: type[Env]) -> dict[str, Any]:
@@ -89,22 +119,18 @@ async def sandboxes(world: World, config: SandboxConfig) -> AsyncIterator[Sandbo
         await pool.aclose()
 
 
-def _tasks(cls: type[Env], args: Mapping[str, Any], seed: int) -> TaskSource:
-    parameters = inspect.signature(cls.tasks).parameters
-    if "seed" in parameters:
-        args = {"seed": seed, **args}
-    free = any(p.kind is p.VAR_KEYWORD for p in parameters.values()) and cls.tasks.__func__ is not Env.tasks.__func__  # type: ignore[attr-defined]
-    known = [name for name, p in parameters.items() if p.kind is not p.VAR_KEYWORD]
-    for name in args:
-        if name not in known and not free:
-            raise UsageError(f"{cls.__name__}.tasks has no argument {name!r} (env.tasks.{name}); {nearest(name, known)}")
-    missing = [name for name in known if parameters[name].default is inspect.Parameter.empty and name not in args]
-    if missing:
-        raise UsageError(f"{cls.__name__}.tasks needs {', '.join(f'env.tasks.{name}=...' for name in missing)}")
-    try:
-        return cls.tasks(**args)
-    except (TypeError, ValueError, OSError) as error:
-        raise UsageError(f"{cls.__name__}.tasks({_call(args)}): {error}") from error
+def _args(cls: type[Env], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings asked for, each known and of the kind of its default."""
+    known, args = settings(cls), dict(given)
+    if isinstance(args.get("tools"), str):
+        args["tools"] = [args["tools"]]
+    for name, value in args.items():
+        if name not in known:
+            raise UsageError(f"{cls.__name__} has no setting {name!r} (env.args.{name}); {nearest(name, known)}")
+        default = [known[name]] if name == "tools" and isinstance(known[name], str) else known[name]
+        if not _fits(value, default):
+            raise UsageError(f"env.args.{name}={value!r} must be like its default, {known[name]!r}")
+    return args
 
 
 def _fits(value: Any, default: Any) -> bool:
@@ -114,10 +140,6 @@ def _fits(value: Any, default: Any) -> bool:
     if isinstance(default, (list, tuple)):
         return isinstance(value, (list, tuple))
     return isinstance(value, type(default)) and isinstance(value, bool) == isinstance(default, bool)
-
-
-def _call(args: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in args.items())
 
 
 def _what(thing: Any) -> str:

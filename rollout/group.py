@@ -13,7 +13,7 @@ from typing import Literal
 
 from agentrl.engine import Completion, Engine, GenerateRequest, Sampling
 from agentrl.env import Env
-from agentrl.episode import Episode, EpisodeGroup, RolloutError
+from agentrl.episode import Episode, EpisodeGroup, RolloutError, as_cause
 from agentrl.renderer import Renderer
 from agentrl.sandbox import SandboxPool
 from agentrl.task import Task
@@ -93,7 +93,8 @@ async def play_group(setup: Setup, start: Start, *, engine: Generates, report: R
             for index in missing:
                 tasks[index] = siblings.create_task(play_sibling(setup, start, index, engine=engine, report=report))
     except ExceptionGroup as errors:
-        raise errors.exceptions[0] from None
+        first = errors.exceptions[0]
+        raise first from first.__cause__  # not the group: what ended the run keeps what it came from
     episodes = {**start.kept, **{index: task.result() for index, task in tasks.items()}}
     return EpisodeGroup(
         id=start.id, number=start.number, task=start.task, episodes=tuple(episodes[i] for i in range(start.size))
@@ -135,7 +136,9 @@ def unusable(group: EpisodeGroup, on_abort: OnAbort) -> str:
 
 def aborted(episode: Episode) -> RolloutError:
     """What is said where an aborted episode ends the run."""
-    return RolloutError(f"episode {episode.id} was aborted ({episode.outcome}): {episode.error}")
+    error = RolloutError(f"episode {episode.id} was aborted ({episode.outcome}): {episode.reason}")
+    error.__cause__ = as_cause(episode)
+    return error
 
 
 def all_equal(group: EpisodeGroup) -> bool:

@@ -6,14 +6,17 @@ learns of them. It is also the one place where a failure becomes data.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from agentrl.blame import Frame, frames, innermost
 from agentrl.engine import EngineDead, EngineError, Sampling
 from agentrl.env import Env
 from agentrl.episode import Episode, Outcome
 from agentrl.errors import UsageError
 from agentrl.renderer import Renderer
-from agentrl.sandbox import IsolationError, SandboxError, SandboxPool
+from agentrl.reward import RewardError
+from agentrl.sandbox import IsolationError, SandboxError, SandboxPool, cut
 from agentrl.task import Task
 from agentrl.tool import ToolCrash
 from agentrl.transcript import TranscriptError
@@ -25,6 +28,13 @@ from .seat import Seat, leaf
 
 FATAL = (UsageError, IsolationError, EngineDead)
 """No episode of the run can do better: these are raised, and end the run."""
+
+
+AUTHORS = (Outcome.ENV_ERROR, Outcome.TOOL_CRASH)
+"""Outcomes that an author's code brings about: the place is kept."""
+
+LONGEST_ERROR = 2000
+"""Characters of an error that are kept: an exception may hold a whole array."""
 
 
 async def play(
@@ -49,7 +59,7 @@ async def play(
     policy = Policy(engine, renderer, sampling=sampling, limits=limits, session_id=id)
     seat = Seat(env, task, seed=seed, limits=limits, pool=pool)
 
-    def episode(outcome: Outcome, error: str) -> Episode:
+    def episode(outcome: Outcome, error: str, trace: Sequence[Frame] = ()) -> Episode:
         return Episode(
             id=id,
             group=group,
@@ -60,7 +70,9 @@ async def play(
             messages=tuple(talk.messages),
             turns=tuple(seat.turns),
             outcome=outcome,
-            error=error,
+            error=cut(error, LONGEST_ERROR),
+            trace=tuple(map(str, trace)),
+            opening=seat.opening,
             metrics=seat.usage,
             wall_s=seat.elapsed,
         )
@@ -74,7 +86,14 @@ async def play(
         cause = leaf(error)
         if isinstance(cause, FATAL):
             raise cause from None
-        return episode(outcome_of(cause), f"{type(cause).__name__}: {cause}")
+        outcome = outcome_of(cause)
+        return episode(outcome, f"{type(cause).__name__}: {cause}", where(cause) if outcome in AUTHORS else ())
+
+
+def where(error: BaseException) -> Sequence[Frame]:
+    """The author's frames; of a fault of ours, which none of theirs is in, the line that raised it. What our typed errors say
+    needs no line."""
+    return frames(error) or (() if isinstance(error, (RewardError, ToolCrash)) else innermost(error))
 
 
 async def _converse(seat: Seat, policy: Policy, talk: Conversation, limits: Limits) -> tuple[Outcome, str]:

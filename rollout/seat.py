@@ -6,6 +6,7 @@ deadline. `async with` closes environment and sandboxes however the episode ends
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
 import random
@@ -15,6 +16,7 @@ from inspect import signature
 from types import TracebackType
 from typing import Any
 
+from agentrl.blame import blaming
 from agentrl.env import Env, as_step
 from agentrl.episode import Episode, Outcome, Turn
 from agentrl.errors import UsageError
@@ -24,11 +26,11 @@ from agentrl.sandbox import SandboxError, SandboxPool
 from agentrl.task import Task
 from agentrl.threads import invoke
 from agentrl.tool import ToolBox, ToolCrash, ToolSpec
+from agentrl.toolbox import toolbox
 
 from .lease import Leased, Leases
 from .limits import Clock, LimitReached, Limits, deadline
 from .seeds import derive
-from .toolbox import toolbox
 
 CLOSE_TIMEOUT = 30.0
 """Seconds an environment may take to close; a hung one must not stop the run from ending."""
@@ -46,18 +48,20 @@ class Seat:
             raise UsageError(f"this {type(env).__name__} has been played; an instance is one episode, make a new one")
         self.env = env
         self.turns: list[Turn] = []
+        self.opening = 0
+        """Messages before the agent's first, once `reset` has given them."""
         self.outcome: Outcome | None = None
         """How it ended; None while it goes on."""
         self.clock = Clock()
         """What the deadlines of this episode go by."""
-        self._task = task
+        self._task = copy.deepcopy(task)  # what one sibling does to it, no other sees
         self._limits = limits
         self._toolbox: ToolBox = toolbox(env)
         self._leases = Leases(pool, self.clock) if pool is not None else None
         self._sandbox: Leased | None = None
         if env.sandbox is not None and self._leases is not None:
             self._sandbox = env.sandbox = self._leases.lazy()
-        env.task = task
+        env.task = self._task
         env.rng = random.Random(derive(task.id, seed))
         self._began = time.monotonic()
 
@@ -79,11 +83,13 @@ class Seat:
         """The conversation's first messages, the system prompt included."""
         async with self.clock.deadline(self._limits.turn_timeout, "reset"):
             value = await invoke(self.env.reset, self._task)
-        messages = as_messages(_without_info(value))
-        if not messages:
-            raise ValueError("reset gave no observation (and the task has no prompt)")
-        system = as_messages(self.env.system_prompt, "system")
-        return (*system, *messages)
+        with blaming(self.env.reset):
+            messages = as_messages(_without_info(value))
+            if not messages:
+                raise ValueError("reset gave no observation (and the task has no prompt)")
+        messages = (*as_messages(self.env.system_prompt, "system"), *messages)
+        self.opening = len(messages)
+        return messages
 
     async def answer(self, action: Action) -> tuple[Message, ...]:
         """What the action brings about. Always adds one turn, also when it raises; sets `outcome` at the end."""
@@ -95,7 +101,8 @@ class Seat:
         if self.outcome is None and len(self.turns) >= self.env.max_turns:
             self.outcome = Outcome.MAX_TURNS
         if self.outcome is None and not messages:
-            raise ValueError("step gave no observation and did not end the episode")
+            with blaming(self.env.step):
+                raise ValueError("step gave no observation and did not end the episode")
         return messages
 
     async def score(self, episode: Episode) -> tuple[Mapping[str, float], Mapping[str, float]]:
@@ -150,14 +157,16 @@ class Seat:
         except Exception as error:
             cause = leaf(error)
             if isinstance(cause, (UsageError, SandboxError, ToolCrash)):
-                raise cause from None
+                raise cause from cause.__cause__  # not the group around it
             raise ToolCrash(f"{type(cause).__name__}: {cause}") from error
         draft["tool_errors"] = sum(failed for _, failed in results)
         return tuple(message for message, _ in results)
 
     async def _step(self, action: Action, draft: dict[str, Any]) -> tuple[Message, ...]:
         try:
-            step = as_step(await invoke(self.env.step, action))
+            value = await invoke(self.env.step, action)
+            with blaming(self.env.step):
+                step = as_step(value)
         except ParseError as error:
             draft["parse_error"] = str(error) or "Your answer could not be read."
             return as_messages(draft["parse_error"])

@@ -6,7 +6,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from agentrl.episode import Episode, EpisodeGroup, RolloutError
+from agentrl.episode import Episode, EpisodeGroup, RolloutError, as_cause
 
 COUNTERS = (
     "episodes",
@@ -98,13 +98,15 @@ class AbortRate:
         self._most = most
         self._episodes = 0
         self._outcomes: Counter[str] = Counter()
-        self._last_error = ""
+        self._reasons: Counter[str] = Counter()
+        self._examples: dict[str, Episode] = {}  # one of each reason
 
     def note(self, episode: Episode) -> None:
         self._episodes += 1
         if episode.outcome.is_aborted:
             self._outcomes[episode.outcome.value] += 1
-            self._last_error = episode.error
+            self._reasons[episode.reason] += 1
+            self._examples[episode.reason] = episode
 
     def check(self, at_least: int, *, then_reset: bool = False) -> None:
         """Raises RolloutError when the share is too high. Fewer than `at_least` episodes say nothing, and are kept."""
@@ -112,11 +114,15 @@ class AbortRate:
             return
         aborted = self._outcomes.total()
         if aborted > self._most * self._episodes:
+            reason, count = self._reasons.most_common(1)[0]  # one fault is behind nearly all of them, as a rule
+            share = "each" if count == aborted else f"{count} of them"
             counts = ", ".join(f"{count} {outcome}" for outcome, count in self._outcomes.most_common())
             raise RolloutError(
                 f"{aborted} of {self._episodes} episodes of this step were aborted ({counts}), more than "
-                f"max_abort_rate={self._most:g}; the last error: {self._last_error}"
-            )
+                f"max_abort_rate={self._most:g}; {share} with {reason}"
+            ) from as_cause(self._examples[reason])
         if then_reset:
             self._episodes = 0
             self._outcomes.clear()
+            self._reasons.clear()
+            self._examples.clear()

@@ -8,9 +8,16 @@ from typing import Any
 
 from agentrl import registry
 from agentrl.commands.arguments import Parser
+from agentrl.env import Env
+from agentrl.env_check import check_class, check_instance
 from agentrl.errors import UsageError, nearest
+from agentrl.keys import first_sentence
 from agentrl.overrides import check_name
-from agentrl.world import settings
+from agentrl.reward import marked
+from agentrl.task import TaskSource
+from agentrl.task_source import missing_arguments, tasks_of
+from agentrl.toolbox import toolbox
+from agentrl.world import find, make, settings
 
 ACTIONS = ("list", "info")
 
@@ -29,7 +36,7 @@ def run(argv: Sequence[str]) -> int:
     else:
         name = args.name.removeprefix("env=")
         check_name("env", name)
-        print(describe(name, registry.find("env", name)))
+        print(describe(name, find(name)))
     return 0
 
 
@@ -48,45 +55,50 @@ def listing() -> str:
 
 
 def describe(name: str, cls: Any) -> str:
-    """What a person must know before training in it: what it is, its limits, tools, rewards, task arguments."""
+    """What a person must know before training in it: what it is, its limits, tools, rewards, task arguments. Raises UsageError
+    for a fault in an author's code."""
+    check_class(cls)
+    env = make(cls, {})
+    check_instance(env, {})
     lines = [
-        f"{name}: {inspect.getdoc(cls) or 'no description'}",
+        f"{name}: {_about(cls)}",
         "",
         f"class       {cls.__module__}:{cls.__qualname__}",
-        f"max_turns   {cls.max_turns}",
-        f"tools       {', '.join(_tools(cls)) or 'none'}",
+        f"max_turns   {env.max_turns}",
+        f"tools       {', '.join(spec.name for spec in toolbox(env).specs) or 'none'}",
         f"sandbox     {_sandbox(cls.sandbox)}",
         f"rewards     {', '.join(_rewards(cls)) or 'the sum of what its steps give'}",
         f"tasks       {_arguments(cls.tasks)}",
         f"settings    {', '.join(f'env.args.{key}={value!r}' for key, value in settings(cls).items())}",
+        "",
     ]
-    try:
-        tasks = cls.tasks()
-        lines += [
-            "",
-            "a task of it:",
-            f"  id {tasks.get(0).id}",
-            *(f"  {line}" for line in tasks.get(0).prompt.splitlines()[:12]),
-        ]
-    except (OSError, TypeError, UsageError) as error:
-        lines += ["", f"its tasks need arguments: {error}"]
-    return "\n".join(lines)
+    missing = missing_arguments(cls, {})
+    if missing:
+        return "\n".join([*lines, f"its tasks need arguments: {', '.join(f'env.tasks.{name}=...' for name in missing)}"])
+    return "\n".join([*lines, *_first_task(tasks_of(cls, {}, seed=0))])
 
 
 def summary(cls: Any) -> str:
-    """The first line of the class's docstring."""
-    return (inspect.getdoc(cls) or "no description").splitlines()[0]
+    """The first sentence of the class's docstring."""
+    return first_sentence(_about(cls))
 
 
-def _tools(cls: Any) -> list[str]:
-    named = [item if isinstance(item, str) else getattr(item, "__name__", str(item)) for item in cls.tools]
-    methods = [name for name, f in inspect.getmembers(cls, callable) if hasattr(f, "__agentrl_tool__")]
-    return [*named, *methods]
+def _about(cls: Any) -> str:
+    """Its docstring; that of the contract says nothing of it."""
+    text = inspect.getdoc(cls) or ""
+    return text if text and text != inspect.getdoc(Env) else "no description"
+
+
+def _first_task(tasks: TaskSource) -> list[str]:
+    try:
+        task = tasks.get(0)
+    except UsageError as error:  # data that is for evaluation alone
+        return [f"it has no task to train on: {error}"]
+    return ["a task of it:", f"  id {task.id}", *(f"  {line}" for line in task.prompt.splitlines()[:12])]
 
 
 def _rewards(cls: Any) -> list[str]:
-    marked = [(name, f.__agentrl_reward__) for name, f in inspect.getmembers(cls, callable) if hasattr(f, "__agentrl_reward__")]
-    return [f"{name} (metric)" if weight is None else f"{name} x {weight:g}" for name, weight in marked]
+    return [f"{name} (metric)" if weight is None else f"{name} x {weight:g}" for name, _, weight in marked(cls)]
 
 
 def _sandbox(spec: Any) -> str:

@@ -12,12 +12,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from agentrl import registry
+from agentrl.blame import one_line, stands
 from agentrl.commands.arguments import Parser, overrides
 from agentrl.compose import compose
 from agentrl.config import Config, EnvConfig
 from agentrl.engine import Sampling
 from agentrl.env import Env
-from agentrl.episode import Episode
+from agentrl.episode import DEMONSTRATION, Episode, demonstrated
 from agentrl.errors import UsageError, nearest
 from agentrl.messages import Message
 from agentrl.person import CONTEXT, Answer, Person, PlainRenderer, script, show, show_tool
@@ -31,20 +33,22 @@ EPILOG = """examples:
   agentrl play env=guess_number
   agentrl play env=code_sandbox --policy gold
   agentrl play env=code_sandbox --policy answers.txt     (turns divided by lines of ---)
+  agentrl play env=mine.py:Mine --policy mine.py:gold    (gold(task, rng) gives a function: messages -> text)
 
 A line is a turn; a ``` fence is one up to its end. A line "/call NAME {json}" calls a tool."""
 
 
 def run(argv: Sequence[str]) -> int:
     parser = Parser("agentrl play", "Puts you, or a script, in the model's seat of an environment.", EPILOG)
-    parser.add_argument("--policy", default="human", help=f"{' | '.join(POLICIES)} | a script's file (default: human)")
+    policies = f"{' | '.join(POLICIES)} | a script's file | path/to/file.py:function (default: human)"
+    parser.add_argument("--policy", default="human", help=policies)
     parser.add_argument("--task", type=int, default=0, metavar="N", help="the N-th task (default: 0)")
     parser.add_argument("--held-out", action="store_true", help="of the evaluation tasks instead of the training tasks")
     overrides(parser)
     args = parser.parse(argv)
     config = compose(args.overrides, file=Path(args.config) if args.config else None).config
     world = build(config.env, seed=config.seed)
-    task = _task(world, args.task, held_out=args.held_out)
+    task = task_of(world, args.task, held_out=args.held_out)
     env = world.make()
     episode = asyncio.run(play(config, world, env, task, policy(args.policy, config.env, task, config.seed)))
     print(verdict(episode))
@@ -86,7 +90,9 @@ class Show:
     def __call__(self, conversation: Sequence[Message]) -> str:
         if not self._shown:
             print("".join(map(show_tool, self._renderer.tools)), end="")
-        print("".join(map(show, conversation[self._shown :])), end="", flush=True)
+        examples = () if self._shown else demonstrated(conversation)
+        for number, message in enumerate(conversation[self._shown :]):
+            print(show(message, DEMONSTRATION if number in examples else ""), end="", flush=True)
         self._shown = len(conversation) + 1  # what comes next is the answer
         if self._answer is ask:
             return ask(conversation)
@@ -101,6 +107,8 @@ def policy(name: str, config: EnvConfig, task: Task, seed: int) -> Answer:
         return ask
     if Path(name).expanduser().is_file():
         return script(Path(name).expanduser().read_text())
+    if ":" in name:
+        return _by_name(name, task, seed)
     if name not in POLICIES:
         raise UsageError(f"there is no policy {name!r}, nor a file of that name; {nearest(name, POLICIES)}")
     bundled = importlib.import_module("agentrl.envs.policies")
@@ -108,25 +116,47 @@ def policy(name: str, config: EnvConfig, task: Task, seed: int) -> Answer:
         answer: Answer = bundled.policy(config.id, name, task, seed)
         return answer
     if name == "gold":
-        raise UsageError(f"nobody has written a gold policy for {config.id}; use human, noop, random or a script's file")
+        raise UsageError(
+            f"nobody has written a gold policy for {registry.label(config.id)}; use human, noop, random, a script's file, or "
+            "path/to/file.py:function, which takes (task, rng) and gives a function from the conversation to an answer"
+        )
     return (lambda conversation: "") if name == "noop" else random_words(random.Random(f"{task.id} {seed}"))
 
 
+def _by_name(name: str, task: Task, seed: int) -> Answer:
+    """An author's own policy: what their function makes of the task. Raises UsageError."""
+    make = registry.find("policy", name)
+    try:
+        answer: Answer = make(task, random.Random(f"{task.id} {seed}"))
+    except Exception as error:
+        raise UsageError(f"the policy {name} cannot be made: {one_line(error)}") from error
+    if not callable(answer):
+        raise UsageError(
+            f"{stands(make)}: the policy {name} gave {answer!r:.60}; it must give a function from messages to a text"
+        )
+    return answer
+
+
 def verdict(episode: Episode) -> str:
-    """How it ended, and what each reward function gave."""
+    """How it ended, and what each reward function gave; where an author's code broke, its frames above."""
     last = episode.messages[-1] if episode.messages else None
     tail = f"[{last.role}]\n{last.text}\n\n" if last is not None and last.role != "assistant" else ""
     parts = ", ".join(f"{name} {value:g}" for name, value in {**episode.rewards, **episode.metrics}.items())
-    error = f": {episode.error}" if episode.error else ""
-    return f"{tail}{episode.outcome.value}{error} after {len(episode.turns)} turns; reward {episode.reward:g}" + (
+    error = f": {episode.reason}" if episode.error else ""
+    trace = "".join(f"  {frame}\n" for frame in episode.trace)
+    return f"{tail}{trace}{episode.outcome.value}{error} after {len(episode.turns)} turns; reward {episode.reward:g}" + (
         f" ({parts})" if parts else ""
     )
 
 
-def _task(world: World, index: int, *, held_out: bool) -> Task:
+def task_of(world: World, index: int, *, held_out: bool) -> Task:
+    """The N-th task. Raises UsageError where there is none."""
     if index < 0:
         raise UsageError(f"--task {index}: tasks are counted from 0")
-    return world.tasks.held_out(index + 1)[index] if held_out else world.tasks.get(index)
+    try:
+        return world.tasks.held_out(index + 1)[index] if held_out else world.tasks.get(index)
+    except UsageError as error:
+        raise UsageError(f"--task {index}{' --held-out' if held_out else ''}: {error}") from error
 
 
 def ask(conversation: Sequence[Message]) -> str:

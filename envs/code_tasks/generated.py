@@ -65,7 +65,7 @@ class GeneratedTasks:
             member = rng.choice(families).draw(rng)
             if not is_held_out(member):
                 return self._task(member, rng)
-        raise ValueError(f"no function to train on in {MAX_DRAWS} draws of the levels {self.levels}")
+        raise UsageError(f"no function to train on in {MAX_DRAWS} draws of the levels {self.levels}")
 
     def held_out(self, count: int) -> list[Task]:
         """Families take turns; all functions differ. The first n of a longer list are the shorter list."""
@@ -134,5 +134,5 @@ def _new_member(family: Family, rng: random.Random, seen: set[str]) -> Member | 
 def _first(members: Iterator[tuple[Member, random.Random]], count: int) -> list[tuple[Member, random.Random]]:
     found = list(islice(members, count))
     if len(found) < count:
-        raise ValueError(f"there are only {len(found)} held-out functions of these levels, {count} were asked for")
+        raise UsageError(f"there are only {len(found)} held-out functions of these levels, {count} were asked for")
     return found

@@ -7,10 +7,10 @@ from inspect import signature
 from typing import Any
 
 from agentrl.errors import UsageError, nearest
+from agentrl.finite import FiniteTasks
 from agentrl.task import TaskSource
 
 from . import humaneval, jsonl
-from .finite import FiniteTasks
 from .generated import GeneratedTasks
 
 

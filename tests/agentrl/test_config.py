@@ -264,6 +264,6 @@ def test_yaml_keeps_the_order_of_the_schema() -> None:
 
 def test_an_environment_or_model_of_ones_own_inherits_nothing_from_the_default_one() -> None:
     config = compose(["env=examples/first_env.py:CountLetters", "model=./some/folder"]).config
-    assert (config.env.id, config.model.id) == ("examples/first_env.py:CountLetters", "./some/folder")
+    assert (config.env.id, config.model.id) == (f"{Path.cwd()}/examples/first_env.py:CountLetters", "./some/folder")
     assert (config.sampling, config.engine) == (schema.SamplingConfig(), schema.EngineConfig())
     assert (config.trainer, config.backend) == (schema.TrainerConfig(), schema.BackendConfig())

@@ -33,9 +33,9 @@ def test_a_wrong_name_is_answered_with_the_nearest():
 
 
 def test_a_missing_import_inside_a_module_is_its_own_error(tmp_path, monkeypatch):
-    (tmp_path / "needs_more.py").write_text("import no_such_dependency\n")
+    (tmp_path / "needs_more.py").write_text("\nimport no_such_dependency\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(ModuleNotFoundError, match="no_such_dependency"):
+    with pytest.raises(UsageError, match=r"needs_more.py:2: ModuleNotFoundError: .*no_such_dependency.*is it installed\?"):
         find("env", "needs_more:X")
 
 
@@ -67,7 +67,7 @@ def test_a_file_that_fails_is_not_half_there(tmp_path):
     path = tmp_path / "broken.py"
     path.write_text("x = 1\nraise RuntimeError('halfway')\n")
     before = set(sys.modules)
-    with pytest.raises(RuntimeError, match="halfway"):
+    with pytest.raises(UsageError, match="broken.py:2: RuntimeError: halfway"):
         find("env", f"{path}:x")
     assert set(sys.modules) == before
     with pytest.raises(UsageError, match="there is no file"):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agentrl.envs.code_tasks.finite import FiniteTasks
+from agentrl.finite import FiniteTasks
 from agentrl.envs.code_tasks.jsonl import read_tasks
 from agentrl.envs.code_tasks.sources import open_source
 from agentrl.errors import UsageError

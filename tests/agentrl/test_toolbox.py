@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import agentrl as rl
-from agentrl.rollout.toolbox import toolbox
+from agentrl.toolbox import toolbox
 from agentrl.tool import FunctionTool, tool
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from agentrl.env import Env
@@ -13,8 +14,11 @@ from agentrl.tool import FunctionTool, Tool, ToolBox
 
 
 def toolbox(env: Env) -> ToolBox:
-    """What the agent may call in `env`. Raises UsageError for an unknown name or a tool that lacks its sandbox."""
-    items = [as_tool(item) for item in env.tools]
+    """What the agent may call in `env`. Raises UsageError for an unknown name, two tools of one name, a tool that cannot be
+    described or that lacks its sandbox."""
+    named = [env.tools] if isinstance(env.tools, str) else env.tools
+    beside = _folder(type(env))
+    items = [as_tool(item, beside=beside) for item in named]
     items += [FunctionTool(getattr(env, name)) for name in _marked(type(env))]
     for item in items:
         if _wants_sandbox(item) and env.sandbox is None:
@@ -22,10 +26,11 @@ def toolbox(env: Env) -> ToolBox:
     return ToolBox(items)
 
 
-def as_tool(item: Any) -> Tool:
-    """A registered name, "module:function", a function, or a tool, as a tool."""
+def as_tool(item: Any, *, beside: Path | None = None) -> Tool:
+    """A registered name, "module:function", "file.py:function", a function, or a tool, as a tool. `beside`: the folder in which
+    a file is looked for first."""
     if isinstance(item, str):
-        item = find("tool", item)
+        item = find("tool", item, beside=beside)
     if hasattr(item, "spec"):
         tool: Tool = item
         return tool
@@ -37,6 +42,15 @@ def as_tool(item: Any) -> Tool:
 @lru_cache(maxsize=256)  # building the schema costs about a millisecond, and each episode asks for it
 def _function_tool(function: Any) -> Tool:
     return FunctionTool(function)
+
+
+def _folder(cls: type[Env]) -> Path | None:
+    """Where the class that names the tools is written; None for one that stands in no file."""
+    owner = next((base for base in cls.__mro__ if "tools" in vars(base) and base is not Env), cls)
+    try:
+        return Path(inspect.getfile(owner)).parent
+    except (OSError, TypeError):
+        return None
 
 
 def _marked(cls: type) -> list[str]:
