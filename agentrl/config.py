@@ -149,7 +149,7 @@ class BackendConfig:
     """Tokens whose logits exist at one time."""
     activation_checkpointing: bool = False
     threads: int = 0
-    """CPU threads; 0: all cores."""
+    """CPU threads; 0: as many as make a product of matrices faster, measured at the start."""
 
 
 @dataclass

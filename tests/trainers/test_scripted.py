@@ -3,7 +3,6 @@ import torch
 
 from agentrl.backend import Backend
 from agentrl.registry import find
-from agentrl.trainers.backends.local import set_threads
 from agentrl.trainers.backends.scripted import ScriptedBackend
 from agentrl.trainers.losses import policy_loss
 from tests.trainers.builders import inputs_for, siblings
@@ -52,14 +51,3 @@ def test_save_and_load(tmp_path):
     second = ScriptedBackend()
     second.load(tmp_path)
     assert second.logprob == -3.0
-
-
-def test_threads():
-    before = torch.get_num_threads()
-    try:
-        set_threads(1)
-        assert torch.get_num_threads() == 1
-        set_threads(0)
-        assert torch.get_num_threads() >= 1
-    finally:
-        torch.set_num_threads(before)

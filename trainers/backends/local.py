@@ -7,7 +7,6 @@ masters, rows are packed and share their prompts, logits exist for a few tokens 
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from transformers.core_model_loading import revert_weight_conversion
 from agentrl.backend import Metrics, TokenLoss
 from agentrl.errors import UsageError, nearest
 from agentrl.sample import Sample
+from agentrl.trainers.cpu_threads import set_threads
 from agentrl.trainers.logprobs import chunked_logprobs, fused_loss, logprobs_of
 from agentrl.trainers.masters import MasterAdamW
 from agentrl.trainers.packed_model import PackedModel
@@ -114,6 +114,7 @@ class LocalBackend:
             metrics["computed_tokens"] += batch.tokens
             _add(metrics, sums)
         metrics["grad_norm"] = self._optimizer.step(lr)
+        metrics["threads"] = float(torch.get_num_threads())
         return metrics
 
     def _accumulate(
@@ -210,12 +211,6 @@ def packed_logprobs(
         for i, own in zip(batch.samples, values.cpu().split(list(batch.counts)), strict=True):
             out[i][trained_positions(samples[i])] = own
     return out
-
-
-def set_threads(threads: int) -> None:
-    """CPU threads of torch, in this whole process; 0: all cores that the process may use."""
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    torch.set_num_threads(threads or available)
 
 
 def _concatenate(batch: PackedBatch, inputs: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
