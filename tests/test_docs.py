@@ -6,16 +6,22 @@ import asyncio
 import importlib.util
 import random
 import re
+import shlex
+from dataclasses import fields
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from agentrl.cli import main
+from agentrl.config import EnvConfig
 from agentrl.messages import Action
-from agentrl.sandbox import Call, Status
+from agentrl.sandbox import Call, Exec, Sandbox, Status
 from agentrl.task import Task
 from agentrl.tool import FunctionTool
+from agentrl.world import build
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -83,9 +89,13 @@ def test_the_page_of_keys_says_what_the_config_says(check_docs: ModuleType) -> N
 def _code(page: str) -> dict[str, Any]:
     """What the Python blocks of a page define, one after the other."""
     names: dict[str, Any] = {}
-    for block in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL):
+    for block in _blocks(page, "python"):
         exec(compile(block, page, "exec"), names)
     return names
+
+
+def _blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
 
 
 def _begin(env: Any, task: Task) -> Any:
@@ -118,11 +128,76 @@ def test_the_environments_of_the_guide_play() -> None:
         "what is bought",
     )
 
-    source = names["Riddles"].tasks(count=3)
-    assert source.get(4) == source.get(1)
+    tasks = names["Riddles"].tasks(count=3)
     riddle = names["Riddles"]()
-    assert _begin(riddle, source.get(1)) == "What is 1 + 1?"
-    assert riddle.step(Action(text="2")).reward == 1.0
+    assert _begin(riddle, tasks[1]) == "What is 1 + 1?"
+    assert riddle.step(Action(text=names["gold"](tasks[1], random.Random(0))([]))).reward == 1.0
+    assert riddle.step(Action(text="1")).reward == 0.0
+
+    source = names["Adds"].tasks(digits=1, seed=3)
+    assert source.get(4) == source.get(4) != source.get(5)
+    assert source.held_out(2) == names["Adds"].tasks(seed=4, digits=1).held_out(2)
+    sums = names["Adds"]()
+    assert _begin(sums, source.get(4)).startswith("What is ")
+    assert sums.step(Action(text=source.get(4).secret["answer"])).reward == 1.0
+
+
+def test_the_program_of_the_guide_is_run_and_its_output_goes_back() -> None:
+    given = [Exec(status=Status.ERROR, exit_code=1, stderr="NameError"), Exec(status=Status.OK, stdout="rat\n")]
+
+    class Own:
+        async def python(self, code: str, *, timeout: float) -> Exec:
+            assert (code, timeout) == ("print(1)", 2.0)
+            return given.pop(0)
+
+    env = _code("docs/environments.md")["Backwards"]()
+    _begin(env, Task(id="t"))
+    env.word, env.sandbox = "tar", Own()
+    answer = Action(text="```python\nprint(1)\n```")
+    assert asyncio.run(env.step(answer)) == "NameError"
+    assert asyncio.run(env.step(answer)).reward == 1.0
+
+
+def test_the_guide_names_what_a_sandbox_offers() -> None:
+    page = (ROOT / "docs" / "environments.md").read_text()
+    part = page[page.index("## The sandbox") : page.index("## Tasks")]
+    calls = re.findall(r"`(\w+)\(([^)`]*)\)`", "".join(re.findall(r"^\|.*\|$", part, re.MULTILINE)))
+    for name, parameters in calls:
+        real = signature(getattr(Sandbox, name)).parameters
+        assert [p.partition("=")[0].strip() for p in parameters.split(",") if p] == [n for n in real if n != "self"], name
+    offered = {name for name, thing in vars(Sandbox).items() if not name.startswith("_") and callable(thing)}
+    assert {name for name, _ in calls} == offered - {"aclose"}
+    for record in (Exec, Call):
+        assert all(f"`{field.name}`" in part for field in fields(record))
+    assert all(f"`{status.name}`" in part for status in Status if status is not Status.LOST)
+
+
+def test_the_task_file_of_the_guide_is_read(tmp_path: Path) -> None:
+    (rows,) = _blocks("docs/environments.md", "json")
+    (tmp_path / "tasks.jsonl").write_text(rows)
+    tasks = build(EnvConfig(id="code_sandbox", tasks={"source": str(tmp_path / "tasks.jsonl")}), seed=0).tasks
+    assert tasks.get(0).public["function"] in ("double", "area")
+
+
+def test_the_commands_of_the_guide_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The page's own environments in the file, its own script as the answers."""
+    file = tmp_path / "mine.py"
+    file.write_text("\n".join(_blocks("docs/environments.md", "python")))
+    (script,) = _blocks("docs/environments.md", "text")
+    (tmp_path / "answers.txt").write_text(script)
+    (commands,) = _blocks("docs/environments.md", "bash")
+    ran = 0
+    for line in commands.splitlines():
+        words = shlex.split(line, comments=True)[1:]
+        words = [w.replace("path/to/file.py", str(file)).replace("answers.txt", str(tmp_path / "answers.txt")) for w in words]
+        if words[0] == "play" and "--policy" not in words:
+            words += ["--policy", "noop"]
+        assert main([*words, *(["--dry-run"] if words[0] == "train" else [])]) == 0, line
+        out = capsys.readouterr().out
+        if "gold" in line:
+            assert "; reward 1 (env 1)" in out
+        ran += 1
+    assert ran == 7
 
 
 def test_the_reward_of_the_guide_compares_on_the_host() -> None:

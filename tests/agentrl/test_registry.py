@@ -67,7 +67,7 @@ def test_a_file_that_fails_is_not_half_there(tmp_path):
     path = tmp_path / "broken.py"
     path.write_text("x = 1\nraise RuntimeError('halfway')\n")
     before = set(sys.modules)
-    with pytest.raises(UsageError, match="broken.py:2: RuntimeError: halfway"):
+    with pytest.raises(UsageError, match=r"broken.py:2: RuntimeError: halfway"):
         find("env", f"{path}:x")
     assert set(sys.modules) == before
     with pytest.raises(UsageError, match="there is no file"):

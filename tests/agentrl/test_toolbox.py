@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import agentrl as rl
-from agentrl.toolbox import toolbox
 from agentrl.tool import FunctionTool, tool
+from agentrl.toolbox import toolbox
 
 
 def double(x: int) -> int:

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from agentrl.finite import FiniteTasks
 from agentrl.envs.code_tasks.jsonl import read_tasks
 from agentrl.envs.code_tasks.sources import open_source
 from agentrl.errors import UsageError
+from agentrl.finite import FiniteTasks
 from agentrl.task import Task
 
 GOOD = {
