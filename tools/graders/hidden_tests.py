@@ -42,6 +42,12 @@ STEERING = (
 COMPILED = (".pth", ".pyc", ".pyo")
 METADATA = (".dist-info", ".egg-info", "__pycache__")
 SHADOWING = (*PYTEST_PACKAGES, "unittest")
+IMPORT_PYTEST = """
+import sys
+del sys.path[0]
+try: import pytest
+except (ImportError, OSError): sys.exit(3)  # hidden, a package may be there and yet not readable
+"""
 BATCH = 8  # tests between two looks at the time
 Files = Mapping[str, str | bytes]
 
@@ -201,7 +207,7 @@ def _is_normal(content: bytes) -> bool:
 
 async def _has_pytest(sandbox: Sandbox) -> bool:
     """Asked before any code of the candidate is in the sandbox."""
-    done = await sandbox.python("import sys, importlib.util as u; del sys.path[0]; sys.exit(0 if u.find_spec('pytest') else 3)")
+    done = await sandbox.python(IMPORT_PYTEST)
     if done.exit_code not in (0, 3):
         raise SandboxError(f"the sandbox cannot run Python: {done.render(SHOWN)}")
     return done.exit_code == 0

@@ -45,7 +45,8 @@ class Zygote:
         self._link: socket.socket | None = None
         self._popen: subprocess.Popen[bytes] | None = None
         self._scratch: Path | None = None
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as this object
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  # until `aclose`
+        self._ending = ""
 
     @classmethod
     async def start(cls, spec: SandboxSpec, slots: int, level: str, *, use_cgroup: bool = True) -> Zygote:
@@ -96,6 +97,9 @@ class Zygote:
         if self._scratch is not None:
             await asyncio.to_thread(_remove_scratch, self._scratch)
             self._scratch = None
+        if not self._log.closed:
+            self._ending = self._last_words()
+            self._log.close()
 
     def _make_cgroup(self, spec: SandboxSpec, slots: int) -> None:
         # Files are in memory, too. Should they fill it, even the slot could not go on: that much is added to the limit
@@ -177,6 +181,8 @@ class Zygote:
         )
 
     def _last_words(self) -> str:
+        if self._log.closed:
+            return self._ending
         self._log.seek(0)
         lines = self._log.read()[-2000:].decode("utf-8", "replace").strip().splitlines()
         return f" ({lines[-1]})" if lines else ""
