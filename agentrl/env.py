@@ -46,6 +46,12 @@ def as_step(value: Any) -> Step:
     """
     if isinstance(value, Step):
         return value._replace(observation=as_messages(value.observation), reward=_finite(value.reward))
+    if isinstance(value, tuple) and len(value) in (2, 3, 5) and isinstance(value[1], str) and _is_number(value[1]):
+        raise TypeError(f"a step's second value is its reward, a number; it gave the text {value[1]!r}")
+    if isinstance(value, tuple) and len(value) == 4 and isinstance(value[1], Real):
+        raise TypeError(
+            "a step gives (observation, reward), (observation, reward, done) or gymnasium's five; it gave four values"
+        )
     if isinstance(value, tuple) and len(value) in (2, 3, 5) and isinstance(value[1], Real):
         observation, reward, *rest = value
         terminated = bool(rest[0]) if rest else False
@@ -53,6 +59,14 @@ def as_step(value: Any) -> Step:
         info = rest[2] if len(rest) == 3 else {}
         return Step(as_messages(observation), _finite(reward), terminated, truncated, info)
     return Step(as_messages(value))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _finite(reward: Any) -> float:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from agentrl.blame import attribute, stands
@@ -19,8 +19,8 @@ from agentrl.sandbox import SandboxSpec, problem
 from agentrl.toolbox import toolbox
 
 ATTRIBUTES = ("max_turns", "system_prompt", "tools", "sandbox")
-HOOKS = {"reset": "task", "step": "action"}
-"""What is called with one argument."""
+HOOKS = {"reset": ("task",), "step": ("action",), "close": ()}
+"""What is called, and with what."""
 
 
 def check_class(cls: type[Env]) -> None:
@@ -43,8 +43,8 @@ def check_class(cls: type[Env]) -> None:
 def check_instance(env: Env, args: Mapping[str, Any]) -> None:
     """Looks at the values of one instance, which `args` has set, and at its tools. Raises UsageError with the first fault."""
     cls = type(env)
-    for name, argument in HOOKS.items():
-        _check_hook(env, name, argument)
+    for name, given in HOOKS.items():
+        _check_hook(env, name, given)
     turns = env.max_turns
     if not isinstance(turns, int) or isinstance(turns, bool) or turns < 1:
         raise UsageError(f"{_said(env, args, 'max_turns')} must be a whole number of at least 1")
@@ -58,7 +58,8 @@ def check_instance(env: Env, args: Mapping[str, Any]) -> None:
     try:
         toolbox(env)
     except UsageError as error:
-        raise UsageError(f"{attribute(cls, 'tools') if env.tools else stands(cls)}: {cls.__name__}: {error}") from error
+        where = "env.args.tools" if "tools" in args else attribute(cls, "tools") if env.tools else stands(cls)
+        raise UsageError(f"{where}: {cls.__name__}: {error}") from error
 
 
 def _look_alikes(cls: type[Env]) -> None:
@@ -66,7 +67,7 @@ def _look_alikes(cls: type[Env]) -> None:
     for base, name, value in _members(cls):
         if hasattr(Env, name) or name.startswith("_") or _is_marked(value, "tool") or _is_marked(value, "reward"):
             continue
-        valid, cutoff = (HOOKS, 0.75) if inspect.isfunction(value) else (ATTRIBUTES, 0.88)
+        valid, cutoff = (("reset", "step"), 0.75) if inspect.isfunction(value) else (ATTRIBUTES, 0.88)
         if inspect.isfunction(value) and len(inspect.signature(value).parameters) != 2:
             continue
         for near in difflib.get_close_matches(name, valid, n=1, cutoff=cutoff):
@@ -84,17 +85,17 @@ def _check_parameters(what: str, function: Any) -> None:
             raise UsageError(f"{stands(function)}: {what} cannot ask for {p.name!r}; {nearest(p.name, MAY_ASK)}")
 
 
-def _check_hook(env: Env, name: str, argument: str) -> None:
+def _check_hook(env: Env, name: str, given: Sequence[str]) -> None:
     cls, method = type(env), getattr(env, name)
     if not callable(method):
         raise UsageError(f"{attribute(cls, name)}: {cls.__name__}.{name} is a {type(method).__name__}; it must be a method")
     signature = inspect.signature(method)
     try:
-        signature.bind(None)
+        signature.bind(*given)
     except TypeError:
-        raise UsageError(
-            f"{stands(method)}: {cls.__name__}.{name} takes {signature} besides self, but is called as {name}({argument})"
-        ) from None
+        called = f"{name}({', '.join(given)})"
+        what = f"{cls.__name__}.{name} takes {signature} besides self, but is called as {called}"
+        raise UsageError(f"{stands(method)}: {what}") from None
 
 
 def _check_sandbox(env: Env, args: Mapping[str, Any]) -> None:

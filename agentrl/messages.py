@@ -228,6 +228,8 @@ class Action:
                 pattern = form if isinstance(form, str) else form.pattern
                 raise ParseError(f"Your answer must match {pattern!r}.")
             return str(match.group(1) if match.re.groups else match.group(0))
+        if not callable(form):  # a fault of the author's, not of the answer
+            raise TypeError(f"parse takes int, float, bool, str, a pattern or a function, not {form!r:.60}")
         try:
             return form(text)
         except ParseError:

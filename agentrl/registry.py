@@ -71,6 +71,8 @@ def find(kind: str, name: str, *, beside: Path | None = None) -> Any:
     if ":" not in target:
         raise UsageError(f"there is no {kind} {name!r}; {nearest(name, known)} (or give module:Name, or path/to/file.py:Name)")
     where, _, attribute = target.rpartition(":")
+    if where.startswith(".") and not where.endswith(".py"):
+        raise UsageError(f"{kind} {name!r} names neither a module nor a file; write module:Name, or path/to/file.py:Name")
     if name in BUNDLED[kind]:  # what fails here is no fault of an author
         return getattr(importlib.import_module(where), attribute)
     try:

@@ -34,8 +34,8 @@ def suggestion(error: BaseException, *, near: FrameType | None = None) -> str:
 
 
 def close(wrong: str, names: Iterable[str]) -> str:
-    """`errors.nearest` where something is near, else nothing: a list of all names would not help."""
-    text = nearest(wrong, names)
+    """The one nearest name where any is near, else nothing: a list of all would not help. Private ones are not offered."""
+    text = nearest(wrong, [name for name in names if wrong.startswith("_") or not name.startswith("_")], count=1)
     return text if text.startswith("did you mean") else ""
 
 

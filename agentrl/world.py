@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agentrl import registry
-from agentrl.blame import attribute, one_line
+from agentrl.blame import attribute, blaming, one_line, stands
 from agentrl.config import EnvConfig, SandboxConfig
 from agentrl.env import Env
 from agentrl.env_check import check_class, check_instance
@@ -54,9 +54,37 @@ def build(config: EnvConfig, *, seed: int) -> World:
     """
     cls = find(config.id)
     args = _args(cls, config.args)
+    check(cls, args)
+    tasks = tasks_of(cls, config.tasks, seed)
+    check_shown(cls, tasks)
+    return World(cls=cls, args=args, tasks=tasks)
+
+
+def check(cls: type[Env], args: Mapping[str, Any]) -> Env:
+    """An instance, looked at with its class. Raises UsageError for a fault in the author's code."""
     check_class(cls)
-    check_instance(make(cls, args), args)
-    return World(cls=cls, args=args, tasks=tasks_of(cls, config.tasks, seed))
+    env = make(cls, args)
+    try:
+        check_instance(env, args)
+    except UsageError:
+        raise
+    except Exception as error:  # of a property
+        raise UsageError(f"{cls.__name__} cannot be looked at: {one_line(error)}") from error
+    return env
+
+
+def check_shown(cls: type[Env], tasks: TaskSource) -> None:
+    """Raises UsageError for a class that shows the agent nothing: no `reset` of its own, and tasks without a prompt."""
+    if cls.reset is not Env.reset:
+        return
+    try:
+        task = tasks.get(0)
+    except UsageError:  # for evaluation alone: there is none to look at
+        return
+    if not task.prompt:
+        raise UsageError(
+            f"{stands(cls)}: {cls.__name__} has no reset(task), and its tasks have no prompt: nothing would be shown"
+        )
 
 
 def find(id: str) -> type[Env]:
@@ -77,13 +105,16 @@ def make(cls: type[Env], args: Mapping[str, Any]) -> Env:
             f"plain attribute of the class, which env.args.{needed[0]}=... sets"
         )
     try:
-        env = cls()
-        for name, value in args.items():
-            setattr(env, name, copy.deepcopy(value))  # a list must not be shared by all episodes
+        with blaming(cls):
+            env = cls()
+            for name, value in args.items():
+                setattr(env, name, copy.deepcopy(value))  # a list must not be shared by all episodes
     except UsageError:
         raise
     except Exception as error:
-        raise UsageError(f"{cls.__name__} cannot be made: {one_line(error)}") from error
+        early = isinstance(error, AttributeError) and error.name in ("rng", "task")
+        hint = f"; {error.name} is there from reset on" if early else ""  # type: ignore[attr-defined]
+        raise UsageError(f"{cls.__name__} cannot be made: {one_line(error)}{hint}") from error
     return env
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from agentrl import registry
 from agentrl.commands.arguments import Parser
 from agentrl.env import Env
-from agentrl.env_check import check_class, check_instance
 from agentrl.errors import UsageError, nearest
 from agentrl.keys import first_sentence
 from agentrl.overrides import check_name
@@ -17,7 +16,7 @@ from agentrl.reward import marked
 from agentrl.task import TaskSource
 from agentrl.task_source import missing_arguments, tasks_of
 from agentrl.toolbox import toolbox
-from agentrl.world import find, make, settings
+from agentrl.world import check, check_shown, find, settings
 
 ACTIONS = ("list", "info")
 
@@ -57,9 +56,7 @@ def listing() -> str:
 def describe(name: str, cls: Any) -> str:
     """What a person must know before training in it: what it is, its limits, tools, rewards, task arguments. Raises UsageError
     for a fault in an author's code."""
-    check_class(cls)
-    env = make(cls, {})
-    check_instance(env, {})
+    env = check(cls, {})
     lines = [
         f"{name}: {_about(cls)}",
         "",
@@ -75,7 +72,9 @@ def describe(name: str, cls: Any) -> str:
     missing = missing_arguments(cls, {})
     if missing:
         return "\n".join([*lines, f"its tasks need arguments: {', '.join(f'env.tasks.{name}=...' for name in missing)}"])
-    return "\n".join([*lines, *_first_task(tasks_of(cls, {}, seed=0))])
+    tasks = tasks_of(cls, {}, seed=0)
+    check_shown(cls, tasks)
+    return "\n".join([*lines, *_first_task(tasks)])
 
 
 def summary(cls: Any) -> str:

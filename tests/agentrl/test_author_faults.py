@@ -133,6 +133,29 @@ IN_THE_CLASS = {
         "    def reset(self, task, seed): ...",
         "mine.py:4: Mine.reset takes (task, seed) besides self, but is called as reset(task)",
     ),
+    "a close that wants something": (
+        "    def close(self, hard): ...",
+        "mine.py:4: Mine.close takes (hard) besides self, but is called as close()",
+    ),
+    "a property that raises": (
+        "    @property\n    def max_turns(self): return [][0]",
+        "mine.py:5 in Mine.max_turns: IndexError",
+    ),
+    "a method that is missing": (
+        (
+            "    ...\nimport abc\nclass Base(rl.Env, abc.ABC):\n"
+            "    @abc.abstractmethod\n    def judge(self): ...\nclass Mine(Base): ..."
+        ),
+        "Mine cannot be made: mine.py:3 in Mine: TypeError: Can't instantiate abstract class Mine",
+    ),
+    "the rng in __init__": (
+        "    def __init__(self):\n        self.x = self.rng.random()",
+        "mine.py:5 in Mine.__init__: AttributeError: 'Mine' object has no attribute 'rng'; rng is there from reset on",
+    ),
+    "nothing to show": (
+        "    def step(self, action): return rl.done()",
+        "mine.py:3: Mine has no reset(task), and its tasks have no prompt: nothing would be shown",
+    ),
     "a step that is no method": (
         "    step = 'left'",
         "mine.py:4: Mine.step is a str; it must be a method",

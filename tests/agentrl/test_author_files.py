@@ -32,7 +32,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def mine(text: str, *, head: str = HEAD, **config: object) -> World:
-    Path("mine.py").write_text(f"{head}{text}\n")
+    shows = "" if "def reset" in text else "Mine.reset = lambda self, task: 'Go.'\n"
+    Path("mine.py").write_text(f"{head}{text}\n{shows}")
     return build(EnvConfig(id="mine.py:Mine", **config), seed=1)
 
 
@@ -172,7 +173,9 @@ def test_a_tool_is_looked_for_beside_the_environment_and_then_here(tmp_path: Pat
     at = tmp_path / "project"
     at.mkdir()
     (at / "shop.py").write_text("def price(item: str) -> int:\n    'The price.'\n    return 1\n")
-    (at / "mine.py").write_text(f"{HEAD}    tools = ['shop.py:price', 'shop:price2']\n")
+    (at / "mine.py").write_text(
+        f"{HEAD}    tools = ['shop.py:price', 'shop:price2']\n    def reset(self, task): return 'Go.'\n"
+    )
     with (at / "shop.py").open("a") as file:
         file.write("def price2(item: str) -> int:\n    'Another.'\n    return 2\n")
     assert main(["env", "info", "project/mine.py:Mine"]) == 0

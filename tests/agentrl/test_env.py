@@ -67,3 +67,22 @@ def test_seeded_tasks_never_overlap_with_those_held_out():
     assert trained.isdisjoint(held_out)
     assert held_out == [task.id for task in SeededTasks(name="Game").held_out(200)]
     assert trained.isdisjoint(SeededTasks(name="Other").get(i).id for i in range(200))
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (("Lower.", "0.5"), "second value is its reward, a number; it gave the text '0.5'"),
+        (("Lower.", "1", True), "it gave the text '1'"),
+        (("Lower.", 1.0, True, {}), "it gave four values"),
+    ],
+)
+def test_what_looks_like_a_step_and_is_none_is_refused(value, problem):
+    with pytest.raises(TypeError, match=problem):
+        as_step(value)
+
+
+@pytest.mark.parametrize("name", ["rewrd", "rewards", "obsrevation"])
+def test_a_misspelt_argument_of_done_is_no_info(name):
+    with pytest.raises(TypeError, match=r"done\(\) has no argument .*; did you mean"):
+        done("x", **{name: 1.0})

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from agentrl.episode import Episode, EpisodeGroup, Outcome, Turn, from_json, to_json
+from agentrl.episode import Episode, EpisodeGroup, Outcome, Turn, as_cause, demonstrated, from_json, to_json
 from agentrl.messages import Message, ToolCall
 from agentrl.task import Task
 from agentrl.transcript import Segment, Transcript
@@ -77,3 +77,34 @@ def test_a_group_leaves_out_what_broke():
     cut = replace(EPISODE, id="g0-3", index=3, outcome=Outcome.MAX_TOKENS)
     group = EpisodeGroup(id="g0", number=0, task=EPISODE.task, episodes=(EPISODE, broken, cut))
     assert group.usable == (EPISODE, cut)
+
+
+def test_the_reason_names_the_place_in_one_line():
+    place = "mine.py:4 in Mine.step"
+    broken = replace(
+        EPISODE, outcome=Outcome.ENV_ERROR, error="ValueError: two\nlines", trace=("a.py:1", f"{place}\n    x = 1 / 0")
+    )
+    assert broken.reason == f"ValueError: two lines ({place})"
+    assert from_json(to_json(broken)).trace == broken.trace
+    assert replace(EPISODE, error="gone").reason == "gone"
+    assert as_cause(replace(EPISODE, error="gone")) is None
+    assert str(as_cause(broken)) == f"episode {broken.id}\n  a.py:1\n  {place}\n    x = 1 / 0\n  ValueError: two\nlines"
+
+
+def test_a_record_of_before_has_no_trace():
+    data = {name: value for name, value in to_json(EPISODE).items() if name not in ("trace", "opening")}
+    assert (from_json(data).trace, from_json(data).opening) == ((), 0)
+
+
+@pytest.mark.parametrize(
+    ("roles", "shown"),
+    [
+        ([], []),
+        (["system", "user"], []),
+        (["user", "assistant", "user"], [0, 1]),
+        (["system", "user", "assistant", "tool", "assistant", "user"], [1, 2, 3, 4]),
+        (["user", "tool", "user", "user"], [0, 1]),
+    ],
+)
+def test_a_demonstration_ends_with_its_last_answer(roles, shown):
+    assert list(demonstrated([Message(role=role, content="x") for role in roles])) == shown

@@ -227,3 +227,11 @@ def test_action_as_a_message():
         role="assistant", content="a", reasoning="r", tool_calls=calls
     )
     assert Action(text="").message().content == ()
+
+
+def test_a_form_that_cannot_be_called_is_no_fault_of_the_answer():
+    import json
+
+    with pytest.raises(TypeError, match="parse takes int, float, bool, str, a pattern or a function, not <module 'json'"):
+        Action(text="{}").parse(json)
+    assert Action(text='{"a": 1}').parse(json.loads) == {"a": 1}

@@ -130,6 +130,24 @@ def test_examples_show_both_conversations_and_no_text_can_close_its_fence() -> N
     assert "No task was played both" in compare([], [])
 
 
+def test_a_demonstration_is_not_taken_for_the_models_words() -> None:
+    roles = ("system", "user", "assistant", "user", "assistant", "user", "assistant")
+    messages = tuple(Message(role=role, content=f"{role} {n}") for n, role in enumerate(roles))
+    text = compare([episode("a", messages=messages, opening=4)], [episode("a", 1.0, messages=messages, opening=4)])
+    heads = [line for line in text.splitlines() if line.startswith("**")]
+    marked = " (demonstration, part of the prompt)"
+    first = [
+        "**system**",
+        f"**user**{marked}",
+        f"**assistant**{marked}",
+        "**user**",
+        "**assistant**",
+        "**user**",
+        "**assistant**",
+    ]
+    assert heads == first * 2
+
+
 def test_the_report_is_a_picture_a_summary_and_examples(tmp_path: Path) -> None:
     rows = [{"step": k, "reward": k / 10, "episodes": 4, "time/step": 2.0, "time/rollout": 1.5} for k in range(1, 11)]
     before = [episode(str(k), 0.0) for k in range(20)]
