@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
@@ -161,15 +161,21 @@ class RolloutError(RuntimeError):
 
 
 class EpisodeFailed(RuntimeError):
-    """How one episode broke: the author's frames, then the error. The cause of a RolloutError, so that it is shown with it."""
+    """How one episode broke: the author's frames, then the error. The cause of a RolloutError, so that it is shown with it.
 
-    def __init__(self, episode: Episode) -> None:
-        super().__init__("\n  ".join([f"episode {episode.id}", *episode.trace, episode.error]))
+    >>> print(EpisodeFailed("episode g0-1", ["mine.py:4 in Mine.step"], "KeyError: 'left'"))
+    episode g0-1
+      mine.py:4 in Mine.step
+      KeyError: 'left'
+    """
+
+    def __init__(self, what: str, trace: Iterable[str], error: str) -> None:
+        super().__init__("\n  ".join([what, *trace, error]))
 
 
 def as_cause(episode: Episode) -> EpisodeFailed | None:
     """What to raise a RolloutError from that an aborted episode brings about; None where its text says everything."""
-    return EpisodeFailed(episode) if episode.trace else None
+    return EpisodeFailed(f"episode {episode.id}", episode.trace, episode.error) if episode.trace else None
 
 
 class EpisodeSource(Protocol):
