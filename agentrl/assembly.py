@@ -6,18 +6,23 @@ Functions only; who opens what, and in which order it is closed, is written in `
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from agentrl import models, registry
 from agentrl.backend import Backend
 from agentrl.config import Config
 from agentrl.engine import Engine, Sampling
+from agentrl.episode import Episode
 from agentrl.errors import UsageError
 from agentrl.renderer import Renderer
+from agentrl.rundir import RunDir
 from agentrl.sandbox import SandboxPool
+from agentrl.task import Task
 from agentrl.toolbox import toolbox
+from agentrl.weights import WeightTransport
 from agentrl.world import World
 
 
@@ -86,6 +91,11 @@ def resuming(config: Config, engine: Engine, tokenizer: Any) -> Engine:
     return made
 
 
+def set_threads(config: Config) -> None:
+    """CPU threads of torch, where no backend sets them."""
+    part("trainers.cpu_threads:set_threads")(config.backend.threads)
+
+
 def embedded(engine: Engine) -> bool:
     """Does it read the trainer's own parameters?"""
     return isinstance(engine, registry.find("engine", "torch"))
@@ -143,3 +153,62 @@ def schedule(config: Config) -> Any:
         step_timeout=rollout.step_timeout,
         steps=config.trainer.steps,
     )
+
+
+def store(run: RunDir) -> Any:
+    """The groups of a run, on its disk. Raises Damaged."""
+    return part("rollout.store:GroupStore")(run.episodes)
+
+
+def manager(config: Config, setup: Any, world: World, store: Any, *, step: int) -> Any:
+    """Where the trainer's batches come from; `step`: of the checkpoint that is gone on from."""
+    made = part("rollout.manager:RolloutManager")
+    return made(setup, world.tasks, store, schedule=schedule(config), step=step, version=step)
+
+
+def publisher(config: Config, engine: Engine, backend: Backend) -> WeightTransport:
+    """From the trainer to the engine; nothing is sent where both have the same parameters."""
+    made: WeightTransport = part("rollout.publish:EnginePublisher")(
+        engine,
+        mode=config.rollout.mode,
+        export=None if embedded(engine) else backend.export,
+        timeout=config.rollout.step_timeout,
+    )
+    return made
+
+
+def checkpoints(config: Config, run: RunDir) -> Any:
+    """The run's checkpoints, to be written."""
+    return part("trainers.checkpoint:Checkpoints")(run.checkpoints, keep=config.checkpoint.keep)
+
+
+def restore(run: RunDir, backend: Backend, say: Callable[[str], None]) -> int:
+    """Loads the run's newest whole checkpoint and returns its steps; 0 when it has none. Raises UsageError."""
+    checkpoint = part("trainers.restore:restore")(run.checkpoints, backend.load, say)
+    return 0 if checkpoint is None else int(checkpoint.step)
+
+
+def exported_step(folder: Path | None) -> int | None:
+    """The training steps behind a model that a run has exported; None for any other."""
+    step: int | None = None if folder is None else part("trainers.checkpoint:exported_step")(folder)
+    return step
+
+
+async def check_first_prompts(setup: Any, tasks: Sequence[Task]) -> str:
+    """A note about the first prompts. Raises UsageError, RolloutError when nothing can come of them."""
+    note: str = await part("rollout.first_prompts:check_first_prompts")(setup, tasks)
+    return note
+
+
+async def play_held_out(
+    config: Config, setup: Any, tasks: Sequence[Task], progress: Callable[[Episode], None]
+) -> tuple[Episode, ...]:
+    """The episodes of an evaluation; `setup` is that of training."""
+    episodes: tuple[Episode, ...] = await part("rollout.evaluate:evaluate")(
+        for_evaluation(config, setup),
+        tasks,
+        samples=config.eval.samples,
+        concurrency=config.engine.slots,
+        progress=progress,
+    )
+    return episodes

@@ -1,7 +1,8 @@
 """The command line: `agentrl <command> ...`. Finds the command and turns a person's mistakes into one line.
 
-Exit codes: 0 done, 1 the run failed, 2 a mistake in what was asked for, 130 stopped by Ctrl-C. A failure that comes from
-code (an environment's, for one) is shown with its traceback; one that says everything in its text is not.
+Exit codes: 0 done, 1 the run failed, 2 a mistake in what was asked for (or a file that is damaged), 130 stopped by Ctrl-C. A
+failure that comes from code (an environment's, for one) is shown with its traceback; one that says everything in its text
+is not.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from agentrl.engine import EngineError
 from agentrl.episode import RolloutError
 from agentrl.errors import UsageError, nearest
 from agentrl.sandbox import IsolationError, SandboxError
+from agentrl.whole_write import WriteError
 
-FAILURES = (RolloutError, EngineError, SandboxError, FloatingPointError)
+FAILURES = (RolloutError, EngineError, SandboxError, FloatingPointError, WriteError)
 """What may end a run that was set up well."""
 
 COMMANDS = {
@@ -25,7 +27,7 @@ COMMANDS = {
     "eval": ("agentrl.commands.evaluate", "measures a model, a run or a checkpoint on held-out tasks"),
     "play": ("agentrl.commands.play", "puts you (or a script) in the model's seat of an environment"),
     "env": ("agentrl.commands.env", "lists and describes environments"),
-    "sandbox": ("agentrl.commands.sandbox", "serves sandboxes to other machines over HTTP"),
+    "sandbox": ("agentrl.commands.sandbox", "checks, measures and serves sandboxes"),
     "doctor": ("agentrl.commands.doctor", "looks at this machine and says what works and what to do"),
 }
 
@@ -36,12 +38,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _dispatch(arguments)
     except (UsageError, IsolationError) as error:
-        print(f"agentrl: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"agentrl: {_one_line(error)}", file=sys.stderr)
         return 2
     except FAILURES as error:
-        if error.__cause__ is not None:
+        if error.__cause__ is not None and not isinstance(error, WriteError):
             traceback.print_exception(error.__cause__)
-        print(f"agentrl: the run failed: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"agentrl: the run failed: {_one_line(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("agentrl: stopped", file=sys.stderr)
@@ -62,6 +64,11 @@ def _dispatch(argv: list[str]) -> int:
         raise UsageError(f"there is no command {argv[0]!r}; {nearest(argv[0], COMMANDS)}")
     module = importlib.import_module(COMMANDS[argv[0]][0])
     return int(module.run(argv[1:]))
+
+
+def _one_line(error: BaseException) -> str:
+    """Its text, and what was noted on it: how to go on."""
+    return " ".join("; ".join([str(error), *getattr(error, "__notes__", ())]).split())
 
 
 def _help() -> str:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from agentrl.env import Env
 from agentrl.load import sources
-from agentrl.rundir import replace_text
+from agentrl.rundir import read_json
+from agentrl.whole_write import replace_text
 
 
 def files(cls: type[Env]) -> list[Path]:
@@ -26,13 +27,19 @@ def files(cls: type[Env]) -> list[Path]:
 
 def compare(cls: type[Env], record: Path) -> str:
     """A note when a file is not what `record` says it was; empty when all are the same. Writes the record when there is
-    none."""
-    now = {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in files(cls)}
+    none. Raises Damaged."""
+    found = files(cls)
+    now = {_name(file, found[0]): hashlib.sha256(file.read_bytes()).hexdigest() for file in found}
     if not record.is_file():
         replace_text(record, json.dumps(now, indent=1) + "\n")
         return ""
-    before: dict[str, str] = json.loads(record.read_text())
-    changed = [Path(file).name for file in sorted(now.keys() & before.keys()) if now[file] != before[file]]
+    before: dict[str, str] = read_json(record, ())
+    changed = [name for name in sorted(now.keys() & before.keys()) if now[name] != before[name]]
     if not changed:
         return ""
     return f"note: {', '.join(changed)} has changed since this run began: what was played until now was played by the old code"
+
+
+def _name(file: Path, first: Path) -> str:
+    """A file's place beside the class's own: it is the same when all are moved."""
+    return file.relative_to(first.parent).as_posix()

@@ -52,6 +52,7 @@ class Turn:
     parse_error: str = ""
     tool_calls: int = 0
     tool_errors: int = 0
+    answer_cut: bool = False  # sampled to the last token of its budget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

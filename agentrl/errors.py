@@ -10,6 +10,10 @@ class UsageError(ValueError):
     """Something asked for cannot be had; the text names the key, value or file and the nearest valid ones."""
 
 
+class Damaged(UsageError):
+    """A file of a run no longer holds what was written; the text names it, and the line where it has lines."""
+
+
 class MissingExtra(UsageError):
     """A feature needs a package that is not installed.
 

@@ -77,7 +77,7 @@ class PlainWatch:
         self._told = time.monotonic()
         left = remaining(self._rows, self._steps)
         cells = cells_of(row)
-        shown = "  ".join(f"{name} {cells[name]}" for name in COLUMNS if name != "step" and cells[name])
+        shown = "  ".join(f"{name} {cells[name]}".strip() for name in COLUMNS if name != "step" and cells[name])
         self.note(f"step {int(row['step'])}/{self._steps}  {shown}  left {duration(left)}")
 
     def note(self, text: str) -> None:
@@ -124,12 +124,13 @@ class LiveWatch:
         from rich.table import Table
         from rich.text import Text
 
+        rows = [cells_of(row) for row in self._rows[-ROWS:]]
+        shown = [name for name in COLUMNS if any(cells[name] for cells in rows)]
         table = Table(box=None, padding=(0, 1), header_style="bold")
-        for name in COLUMNS:
-            table.add_column(name, justify="right")
-        for row in self._rows[-ROWS:]:
-            cells = cells_of(row)
-            table.add_row(*(cells[name] for name in COLUMNS))
+        for name in shown:
+            table.add_column(name, justify="right" if name else "left")
+        for cells in rows:
+            table.add_row(*(cells[name] for name in shown))
         return Group(Text(self._title, style="bold"), *map(Text, self._summary()), table)
 
     def _summary(self) -> list[str]:
@@ -149,13 +150,29 @@ def watch(*, live: bool, stream: IO[str] | None = None) -> Watch:
     return PlainWatch(stream)
 
 
-COLUMNS = ("step", "reward", "pass", "eval", "sampled/s", "trained/s", "sandbox", "cut", "aborted", "time")
+COLUMNS = (
+    "step",
+    "reward",
+    "pass",
+    "eval",
+    "sampled/s",
+    "trained/s",
+    "sandbox",
+    "cut",
+    "answers cut",
+    "unreadable",
+    "aborted",
+    "time",
+    "",
+)
+"""The last one, without a name, is a remark. Columns that are empty are not shown."""
 
 
 def cells_of(row: Row) -> dict[str, str]:
     """A row's numbers as a person reads them; empty where the row does not have them. Rates: tokens of a second in which the
-    engine samples, or the trainer trains."""
-    episodes = int(row.get("episodes", 0))
+    engine samples, or the trainer trains. cut: episodes that a limit ended; answers cut: those that reached their budget of
+    tokens; unreadable: answers whose form the environment could not read."""
+    episodes, turns = int(row.get("episodes", 0)), int(row.get("turns", 0))
     return {
         "step": str(int(row["step"])),
         "reward": _number(row.get("reward")),
@@ -165,8 +182,11 @@ def cells_of(row: Row) -> dict[str, str]:
         "trained/s": _rate(row.get("tokens_per_s", 0.0), 1.0),
         "sandbox": str(int(row["sandbox_calls"])) if row.get("sandbox_calls") else "",
         "cut": f"{int(row['truncated'])}/{episodes}" if "truncated" in row else "",
+        "answers cut": _share(row.get("answers_cut"), turns),
+        "unreadable": _share(row.get("parse_errors"), turns),
         "aborted": str(aborted(row) or ""),
         "time": duration(row["time/step"]) if "time/step" in row else "",
+        "": "no group differed" if row.get("optimizer_steps") == 0 else "",
     }
 
 
@@ -219,6 +239,11 @@ def duration(seconds: float) -> str:
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
+
+
+def _share(count: float | None, of: int) -> str:
+    """Empty for none: most steps have none."""
+    return f"{int(count)}/{of}" if count else ""
 
 
 def _percent(value: float | None) -> str:

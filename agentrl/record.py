@@ -1,4 +1,4 @@
-"""What one step's row says of its episodes: plain numbers, worked out from the groups that were trained on.
+"""What episodes come to, in plain numbers: the one place where they are counted, for training, playing and evaluation alike.
 
 A row is flat (name -> number), the same in metrics.jsonl, TensorBoard and on the terminal. It is derived from episodes
 alone, so a step that is replayed after a crash gets the same numbers.
@@ -18,43 +18,109 @@ FULL = 1.0 - 1e-9
 Z95 = 1.959964
 """Standard normal quantile of a two-sided interval of 95%."""
 
+COUNTS = (
+    "episodes",
+    "aborted",
+    "truncated",
+    "turns",
+    "answers_cut",
+    "parse_errors",
+    "tool_calls",
+    "tool_errors",
+    "sandbox_calls",
+    "sampled_tokens",
+)
+"""Always there, also when 0: a tool that is never called, or a grader that never runs, must be seen."""
+
 
 def passed(episode: Episode) -> bool:
     """Did it do the whole task? The environment's metric `passed` says so, or else a reward of 1."""
     return episode.metrics.get("passed", episode.reward) >= FULL
 
 
+class Stats:
+    """Takes episodes one by one. Counts are over all; means are over those that are not aborted.
+
+    >>> stats = Stats([episode, another])            # doctest: +SKIP
+    >>> stats.counts["aborted"], stats.mean("reward")   # doctest: +SKIP
+    (0, 0.5)
+    """
+
+    def __init__(self, episodes: Iterable[Episode] = ()) -> None:
+        self.counts: defaultdict[str, float] = defaultdict(int)
+        """The names of COUNTS, and of each outcome that was met: aborted/<outcome>, truncated/<outcome>."""
+        self.values: defaultdict[str, list[float]] = defaultdict(list)
+        """Of each episode that is not aborted: what `row` takes the mean of."""
+        for episode in episodes:
+            self.add(episode)
+
+    def add(self, episode: Episode, *, counted_as: str = "episodes") -> None:
+        self.counts[counted_as] += 1
+        for name, value in _counts(episode).items():
+            self.counts[name] += value
+        if not episode.outcome.is_aborted:
+            for name, value in _values(episode).items():
+                self.values[name].append(value)
+
+    def mean(self, name: str) -> float:
+        """0 when there is none."""
+        return mean(self.values.get(name, ()))
+
+    def row(self) -> dict[str, float]:
+        """All counts; reward_std and the means, where an episode counts."""
+        out: dict[str, float] = {**dict.fromkeys(COUNTS, 0), **self.counts}
+        if "reward" in self.values:
+            out["reward_std"] = deviation(self.values["reward"])
+        return out | {name: mean(values) for name, values in sorted(self.values.items())}
+
+
+def _counts(episode: Episode) -> dict[str, float]:
+    """What adds up."""
+    out: dict[str, float] = {
+        "turns": len(episode.turns),
+        "answers_cut": sum(turn.answer_cut for turn in episode.turns),
+        "parse_errors": sum(bool(turn.parse_error) for turn in episode.turns),
+        "tool_calls": sum(turn.tool_calls for turn in episode.turns),
+        "tool_errors": sum(turn.tool_errors for turn in episode.turns),
+        "sandbox_calls": episode.metrics.get("sandbox_calls", 0.0),
+        "sampled_tokens": sampled(episode),
+    }
+    for name, holds in (("aborted", episode.outcome.is_aborted), ("truncated", episode.outcome.is_truncated)):
+        if holds:
+            out |= {name: 1, f"{name}/{episode.outcome}": 1}
+    return out
+
+
+def _values(episode: Episode) -> dict[str, float]:
+    """What is averaged."""
+    return {
+        "reward": episode.reward,
+        "pass_rate": float(passed(episode)),
+        "turns_per_episode": float(len(episode.turns)),
+        "tokens_per_episode": float(sampled(episode)),
+        "episode_s": episode.wall_s,
+        **{f"reward/{name}": value for name, value in episode.rewards.items()},
+        **{f"metric/{name}": value for name, value in episode.metrics.items()},
+    }
+
+
 def of_groups(groups: Iterable[EpisodeGroup]) -> dict[str, float]:
-    """The row of a step. Means are over episodes that are not aborted; counts are over all.
+    """The row of a step, as in `Stats.row`, and of its groups: `equal_groups` is the share of those whose rewards are all
+    equal, which a group baseline learns nothing from.
 
     >>> sorted(of_groups([]))[:3]
-    ['aborted', 'episodes', 'groups']
+    ['aborted', 'answers_cut', 'episodes']
     """
     groups = list(groups)
-    episodes = [e for group in groups for e in group.episodes]
-    usable = [e for group in groups for e in group.usable]
-    out: dict[str, float] = {
-        "groups": len(groups),
-        "episodes": len(episodes),
-        "aborted": len(episodes) - len(usable),
-        "truncated": sum(e.outcome.is_truncated for e in usable),
-        "tool_calls": sum(turn.tool_calls for e in episodes for turn in e.turns),
-        "tool_errors": sum(turn.tool_errors for e in episodes for turn in e.turns),
-        "parse_errors": sum(bool(turn.parse_error) for e in episodes for turn in e.turns),
-        "sandbox_calls": sum(e.metrics.get("sandbox_calls", 0.0) for e in episodes),
-        "sampled_tokens": sum(t.sampled_length for e in episodes for t in e.transcripts),
-    }
-    if usable:
-        out |= {
-            "reward": mean([e.reward for e in usable]),
-            "reward_std": deviation([e.reward for e in usable]),
-            "pass_rate": mean([float(passed(e)) for e in usable]),
-            "turns": mean([float(len(e.turns)) for e in usable]),
-            "tokens_per_episode": mean([float(sum(t.sampled_length for t in e.transcripts)) for e in usable]),
-            "equal_groups": mean([float(len({e.reward for e in g.usable}) <= 1) for g in groups]),
-        }
-    out |= {f"reward/{name}": value for name, value in _means(e.rewards for e in usable).items()}
-    return out | {f"metric/{name}": value for name, value in _means(e.metrics for e in usable).items()}
+    out = {"groups": float(len(groups)), **Stats(e for group in groups for e in group.episodes).row()}
+    if "reward" in out:
+        out["equal_groups"] = mean([float(len({e.reward for e in group.usable}) <= 1) for group in groups])
+    return out
+
+
+def sampled(episode: Episode) -> int:
+    """Tokens that were sampled in it."""
+    return sum(transcript.sampled_length for transcript in episode.transcripts)
 
 
 def aborted(row: Mapping[str, float]) -> int:
@@ -89,11 +155,3 @@ def deviation(values: Sequence[float]) -> float:
     """Population standard deviation."""
     center = mean(values)
     return math.sqrt(mean([(value - center) ** 2 for value in values]))
-
-
-def _means(dicts: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    found: dict[str, list[float]] = defaultdict(list)
-    for one in dicts:
-        for name, value in one.items():
-            found[name].append(value)
-    return {name: mean(values) for name, values in sorted(found.items())}

@@ -1,7 +1,6 @@
-"""The composition root: opens everything that a run needs, in order, runs it, and closes everything, however it ends.
+"""Training runs, whole: begins one, goes on with one, and leaves a record however it ends. `evaluate` measures a model.
 
-`train` begins a run, `resume` goes on with one, `evaluate` measures a model. Here the parts meet, by dotted name; nothing
-below this file reads a whole config.
+Opens everything by `agentrl.opening`, hands the loop of `agentrl.trainers` what it asks for, and writes the end down.
 """
 
 from __future__ import annotations
@@ -9,30 +8,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from agentrl import assembly, models, rundir
 from agentrl.assembly import part
 from agentrl.compose import Resolved
 from agentrl.config import Config
-from agentrl.episode import EpisodeGroup
-from agentrl.errors import UsageError
+from agentrl.ending import write_report, write_result
 from agentrl.live import Watch
 from agentrl.live import watch as new_watch
-from agentrl.phases import Phases
-from agentrl.record import of_groups
+from agentrl.measure import Measured, measure
+from agentrl.opening import open_run
 from agentrl.resume import reopen
 from agentrl.rundir import RunDir
-from agentrl.scores import Evaluations, Score, score
-from agentrl.session import Session, counter
+from agentrl.scores import Score
+from agentrl.session import Session
 from agentrl.stop import Stop, Stopped, signals
-from agentrl.task import Task
-from agentrl.trackers import JsonLines, TensorBoard, Tracker
-from agentrl.world import World, build, sandboxes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +53,14 @@ def train(resolved: Resolved, *, watch: Watch | None = None) -> RunResult:
 
 def resume(name: str, overrides: Sequence[str] = (), *, out: str = "runs", watch: Watch | None = None) -> RunResult:
     """Goes on with a run, by its name or folder. Raises UsageError when there is no such run, when it is being trained, when
-    nothing is left to do, or for a key that cannot be changed in a run that has begun."""
+    nothing is left to do, for a key that cannot be changed in a run that has begun, and for files that are damaged."""
     run, resolved = reopen(name, overrides, out)
     return asyncio.run(_train(resolved, run, watch or new_watch(live=resolved.config.log.live)))
 
 
-def evaluate(config: Config, *, watch: Watch | None = None) -> tuple[Score, Sequence[Any]]:
-    """(score, episodes) of `config.model` on the held-out tasks."""
-    return asyncio.run(_evaluate(config, watch or new_watch(live=config.log.live)))
+def evaluate(config: Config, *, watch: Watch | None = None) -> Measured:
+    """`config.model` on the held-out tasks."""
+    return asyncio.run(measure(config, watch or new_watch(live=config.log.live)))
 
 
 async def _train(resolved: Resolved, run: RunDir | None, watch: Watch) -> RunResult:
@@ -74,23 +68,17 @@ async def _train(resolved: Resolved, run: RunDir | None, watch: Watch) -> RunRes
     async with AsyncExitStack() as stack:
         stop = Stop()
         stack.enter_context(signals(stop, watch.note))
-        if run is not None:
-            stack.enter_context(run.locked())
-        session = await _open(stack, resolved, run, watch, stop)
-        watch.begin(_title(resolved, session), steps=config.trainer.steps, rows=session.rows)
+        session = await open_run(stack, resolved, run, watch, stop)
+        watch.begin(_title(resolved, session), steps=config.trainer.steps, rows=session.logbook.rows)
         stack.callback(watch.close)
-        status = await _work(session)
-        watch.phase("writing")
-        session.settle()
-        paths = session.write_report(resolved.changed()) if status == "finished" and config.log.report else []
-        session.write_result(status, time.monotonic() - began)
-    return RunResult(
-        folder=session.run.path,
-        status=status,
-        steps=session.step,
-        scores=tuple(session.evaluations.scores),
-        report=tuple(paths),
-    )
+        with _failure_on_record(session, began):
+            status = await _work(session)
+            watch.phase("writing")
+            session.settle()
+            paths = _report(resolved, session) if status == "finished" and config.log.report else []
+            _result(session, status, began)
+    scores = tuple(session.evaluator.evaluations.scores)
+    return RunResult(folder=session.run.path, status=status, steps=session.step, scores=scores, report=tuple(paths))
 
 
 async def _work(session: Session) -> Literal["finished", "stopped"]:
@@ -98,7 +86,7 @@ async def _work(session: Session) -> Literal["finished", "stopped"]:
     config = session.config
     try:
         if session.step == 0 and config.eval.at_start:
-            await session.evaluate()
+            await session.evaluator.evaluate(0)
         await part("trainers.loop:train")(
             session,
             session.trainer,
@@ -111,98 +99,38 @@ async def _work(session: Session) -> Literal["finished", "stopped"]:
             save_every=config.checkpoint.every,
             pause=session.pause,
         )
-        await session.evaluate()
+        await session.evaluator.evaluate(session.step)
     except Stopped:
         return "stopped"
     return "finished"
 
 
-async def _open(stack: AsyncExitStack, resolved: Resolved, run: RunDir | None, watch: Watch, stop: Stop) -> Session:
-    """Opens everything. A new run's folder is made late, so that what cannot start leaves none behind."""
-    config = resolved.config
-    world = build(config.env, seed=config.seed)
-    held_out = _held_out(world, config)
-    pool = await stack.enter_async_context(sandboxes(world, config.sandbox))
-    loaded = models.load(config.model.id, dtype="float32")  # the backend keeps masters of it and casts the rest
-    renderer = assembly.renderer(config, loaded.tokenizer, tools=bool(assembly.tool_names(world.make())))
-    backend = assembly.backend(config, loaded, renderer.banned_ids)
-    trainer = assembly.trainer(config, backend)
-    latest = part("trainers.checkpoint:latest")(run.checkpoints) if run is not None else None
-    if latest is not None:
-        backend.load(latest.folder)
-    step = latest.step if latest is not None else 0
-    engine = assembly.engine(config, backend.model, loaded.tokenizer, version=step)
-    stack.push_async_callback(engine.aclose)
-    if run is None:
-        run = rundir.create(resolved)
-        stack.enter_context(run.locked())
-    else:
-        run.write_config(resolved)
-    shared = assembly.embedded(engine)
-    playing = assembly.resuming(config, engine, loaded.tokenizer)
-    setup = assembly.setup(config, world, playing, renderer, pool)
-    store = stack.enter_context(contextlib.closing(part("rollout.store:GroupStore")(run.episodes)))
-    manager = part("rollout.manager:RolloutManager")(
-        setup, world.tasks, store, schedule=assembly.schedule(config), step=step, version=step
-    )
-    publisher = part("rollout.publish:EnginePublisher")(
-        engine,
-        mode=config.rollout.mode,
-        export=None if shared else backend.export,
-        timeout=config.rollout.step_timeout,
-    )
-    rows = _rows(run, world, store, step)
-    return Session(
-        run=run,
-        config=config,
-        source=await stack.enter_async_context(manager),
-        transport=publisher,
-        trainer=trainer,
-        engine=playing,
-        backend=backend,
-        checkpoints=part("trainers.checkpoint:Checkpoints")(run.checkpoints, keep=config.checkpoint.keep),
-        evaluations=Evaluations(run.evals),
-        setup=setup,
-        held_out=held_out,
-        trackers=_trackers(stack, config, run),
-        watch=watch,
-        phases=Phases(watch),
-        stop=stop,
-        pauses=shared and not getattr(engine, "packed", False),
-        step=step,
-        saved=step,
-        rows=rows,
-    )
-
-
-def _rows(run: RunDir, world: World, store: Any, step: int) -> list[Mapping[str, Any]]:
-    """The rows so far. A kill between a checkpoint and its row loses the row: it is made again from the episodes."""
-    rundir.cut_metrics(run.metrics, store.last_step)
-    rows: dict[int, Mapping[str, Any]] = {row["step"]: row for row in rundir.read_metrics(run.metrics)}
-    lost = [batch for batch in store.trained_batches_after(0) if batch.step <= step and batch.step not in rows]
-    for batch in lost:
-        groups: list[EpisodeGroup] = [store.group(number, world.tasks.get(number)) for number in batch.groups]
-        rows[batch.step] = {"step": batch.step, **of_groups(groups)}
-        rundir.append_metrics(run.metrics, rows[batch.step])
-    return [rows[number] for number in sorted(rows)]
-
-
-def _held_out(world: World, config: Config) -> Sequence[Task]:
-    if not config.eval.tasks:
-        return ()
+@contextlib.contextmanager
+def _failure_on_record(session: Session, began: float) -> Iterator[None]:
+    """A run that fails leaves a result that says so, and its error says how to go on."""
     try:
-        return world.tasks.held_out(config.eval.tasks)
-    except ValueError as error:
-        raise UsageError(f"eval.tasks={config.eval.tasks}: {error}") from error
+        yield
+    except Exception as error:
+        with contextlib.suppress(OSError):  # a full disk, perhaps; what is told is the first failure
+            _result(session, "failed", began, error)
+        error.add_note(f"go on with: agentrl train resume={session.run.path}")
+        raise
 
 
-def _trackers(stack: AsyncExitStack, config: Config, run: RunDir) -> list[Tracker]:
-    trackers: list[Tracker] = [JsonLines(run.metrics)]
-    if config.log.tensorboard:
-        trackers.append(TensorBoard(run.tensorboard))
-    for tracker in trackers:
-        stack.callback(tracker.close)
-    return trackers
+def _result(session: Session, status: str, began: float, error: Exception | None = None) -> None:
+    write_result(
+        session.run,
+        status=status,
+        steps=session.step,
+        seconds=time.monotonic() - began,
+        evaluations=session.evaluator.evaluations,
+        error=error,
+    )
+
+
+def _report(resolved: Resolved, session: Session) -> list[Path]:
+    evaluations = session.evaluator.evaluations
+    return write_report(session.run, rows=session.logbook.rows, evaluations=evaluations, changed=resolved.changed())
 
 
 def _title(resolved: Resolved, session: Session) -> str:
@@ -210,37 +138,3 @@ def _title(resolved: Resolved, session: Session) -> str:
     trained = f", trainer={'+'.join(presets)}" if presets else ""
     gone_on = f", goes on after step {session.step}" if session.step else ""
     return f"{session.run.path}: {config.model.id} in {config.env.id}{trained}{gone_on}"
-
-
-async def _evaluate(config: Config, watch: Watch) -> tuple[Score, Sequence[Any]]:
-    world = build(config.env, seed=config.seed)
-    tasks = _held_out(world, config)
-    if not tasks:
-        raise UsageError("eval.tasks=0 leaves nothing to evaluate")
-    async with AsyncExitStack() as stack:
-        stop = Stop()
-        stack.enter_context(signals(stop, watch.note))
-        pool = await stack.enter_async_context(sandboxes(world, config.sandbox))
-        part("trainers.backends.local:set_threads")(config.backend.threads)
-        loaded = models.load(config.model.id, dtype=config.model.dtype)
-        renderer = assembly.renderer(config, loaded.tokenizer, tools=bool(assembly.tool_names(world.make())))
-        engine = assembly.engine(config, loaded.model, loaded.tokenizer)
-        stack.push_async_callback(engine.aclose)
-        playing = assembly.resuming(config, engine, loaded.tokenizer)
-        setup = assembly.for_evaluation(config, assembly.setup(config, world, playing, renderer, pool))
-        watch.begin(f"{config.model.id} in {config.env.id}: {len(tasks)} held-out tasks", steps=0)
-        stack.callback(watch.close)
-        total = len(tasks) * config.eval.samples
-        try:
-            result = await stop.unless(
-                part("rollout.evaluate:evaluate")(
-                    setup,
-                    tasks,
-                    samples=config.eval.samples,
-                    concurrency=config.engine.slots,
-                    progress=counter(watch, "evaluation", total),
-                )
-            )
-        except Stopped:
-            raise KeyboardInterrupt from None
-    return score(0, result.episodes), result.episodes

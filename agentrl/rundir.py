@@ -3,9 +3,11 @@
 | in the folder | what |
 |---|---|
 | config.yaml, origins.yaml | every key as it was resolved, and where each value came from |
+| model.json | what the model was loaded from: a run is gone on with from the same |
+| code.json | a hash of each file of the environment's code |
 | metrics.jsonl | one JSON object for each step; on resume cut back to the checkpoint's step, so that no step stands twice |
 | evals/ | the episodes of each evaluation |
-| result.json | how it ended; only there once it has |
+| result.json | how it ended (finished, stopped, failed) and why; only there once it has |
 | episodes/ | the rollout's store: finished groups and what became of them |
 | checkpoints/ | what can be gone on from |
 | tensorboard/, report/ | for people |
@@ -31,8 +33,9 @@ from pathlib import Path
 from typing import Any
 
 from agentrl.compose import Resolved, to_yaml
-from agentrl.errors import UsageError, nearest
-from agentrl.whole_write import append
+from agentrl.config import Config
+from agentrl.errors import Damaged, UsageError, nearest
+from agentrl.whole_write import append, replace_text, writing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +59,14 @@ class RunDir:
     @property
     def origins(self) -> Path:
         return self.path / "origins.yaml"
+
+    @property
+    def model(self) -> Path:
+        return self.path / "model.json"
+
+    @property
+    def code(self) -> Path:
+        return self.path / "code.json"
 
     @property
     def metrics(self) -> Path:
@@ -91,14 +102,34 @@ class RunDir:
         replace_text(self.origins, _yaml(dict(resolved.origins)))
 
     def read_origins(self) -> dict[str, str]:
+        """Raises Damaged."""
         import yaml
 
-        return yaml.safe_load(self.origins.read_text()) or {} if self.origins.is_file() else {}
+        if not self.origins.is_file():
+            return {}
+        try:
+            origins = yaml.safe_load(self.origins.read_text())
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise Damaged(f"{self.origins} cannot be read: {' '.join(str(error).split())}") from error
+        if not isinstance(origins, dict):
+            raise Damaged(f"{self.origins} holds no keys")
+        return origins
+
+    def write_source(self, model: str, source: str) -> None:
+        replace_text(self.model, json.dumps({"id": model, "source": source}) + "\n")
+
+    def read_source(self) -> str:
+        """What the model was loaded from when the run began (`agentrl.models.Loaded.source`). Raises Damaged."""
+        return str(read_json(self.model, ("id", "source"))["source"])
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Holds the run for this process; the kernel gives it back however the process ends. Raises UsageError."""
-        with open(self.path / "lock", "a+") as file:
+        try:
+            lock = open(self.path / "lock", "a+")  # noqa: SIM115
+        except OSError as error:
+            raise UsageError(f"run {self.name!r} cannot be written to: {self.path}: {error.strerror}") from error
+        with lock as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -111,26 +142,57 @@ class RunDir:
             yield
 
 
-def create(resolved: Resolved, *, now: datetime | None = None) -> RunDir:
-    """Makes the folder of a new run with its config in it. Raises UsageError when the name asked for is taken."""
+def check_place(config: Config) -> None:
+    """Can the folder of a new run be made? Makes nothing. Raises UsageError that says what stands in its way."""
+    out = Path(config.out).expanduser()
+    try:
+        place = next(path for path in (out, *out.parents) if path.exists())
+        taken = bool(config.run) and (out / config.run).exists()
+    except OSError as error:
+        raise UsageError(_no_place(config.out, out, error)) from error
+    if not place.is_dir():
+        raise UsageError(f"out={config.out}: {place} is a file, and runs need a folder; choose another by out=...")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise UsageError(
+            f"out={config.out}: you may not write in {place.resolve()}; change its permissions, or choose another by out=..."
+        )
+    if taken:
+        raise UsageError(_taken(config.run, out))
+
+
+def create(resolved: Resolved, *, source: str = "", now: datetime | None = None) -> RunDir:
+    """Makes the folder of a new run with its config in it. `source`: what its model was loaded from. Raises UsageError when
+    the name asked for is taken, or no folder can be made."""
     config = resolved.config
     out = Path(config.out).expanduser()
     base = config.run or default_name(config.env.id, config.model.id, now or datetime.now())
     aside = out / f".{base}.{os.getpid()}"
-    aside.mkdir(parents=True, exist_ok=True)
     try:
-        RunDir(path=aside).write_config(resolved)
+        aside.mkdir(parents=True, exist_ok=True)
+        run = RunDir(path=aside)
+        run.write_config(resolved)
+        run.write_source(config.model.id, source)
         for name in _free_names(base, fixed=bool(config.run)):
             with contextlib.suppress(OSError):
                 aside.rename(out / name)
                 return RunDir(path=out / name)
             if not (out / name).exists():
                 raise UsageError(f"the folder {out / name} cannot be made")
-        raise UsageError(
-            f"run {base!r} exists already in {out}; go on with it by resume={base}, or give another name by run=..."
-        )
+        raise UsageError(_taken(base, out))
+    except OSError as error:
+        raise UsageError(_no_place(config.out, out, error)) from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def removed_if_refused(run: RunDir) -> Iterator[None]:
+    """Takes the folder of a new run away again when the body fails: what never began leaves nothing that looks like a run."""
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(run.path, ignore_errors=True)
+        raise
 
 
 def find(name: str, out: str) -> RunDir:
@@ -140,8 +202,8 @@ def find(name: str, out: str) -> RunDir:
             if (folder / "config.yaml").is_file() and (folder / "origins.yaml").is_file():
                 return RunDir(path=folder)
     known = names(out)
-    hint = nearest(name, known) if known else f"there is no run in {out}"
-    raise UsageError(f"there is no run {name!r}; {hint}")
+    hint = nearest(Path(name).name, known) if known else "there is none in it"
+    raise UsageError(f"there is no run {name!r}; looked in {_shown(out)} (out={out}): {hint}")
 
 
 def names(out: str) -> list[str]:
@@ -162,24 +224,27 @@ def default_name(env: str, model: str, now: datetime) -> str:
 
 
 def append_metrics(file: Path, row: Mapping[str, Any]) -> None:
-    """Adds one row and has it on disk before it returns. A row that cannot be written whole (OSError) is not there at all."""
-    with open(file, "ab", buffering=0) as out:
+    """Adds one row and has it on disk before it returns. One that cannot be written whole (WriteError) is not there at all."""
+    with writing(file), open(file, "ab", buffering=0) as out:
         append(out, (json.dumps(row) + "\n").encode())
         os.fsync(out.fileno())
 
 
 def read_metrics(file: Path) -> list[dict[str, Any]]:
-    """All whole rows; a torn last line is left out. Raises ValueError for damage anywhere else."""
+    """All whole rows; a torn last line is left out. Raises Damaged for a wrong line anywhere else."""
     if not file.is_file():
         return []
-    lines = file.read_text().splitlines()
-    rows = []
+    lines = file.read_bytes().splitlines()
+    rows: list[dict[str, Any]] = []
     for number, line in enumerate(lines, 1):
         try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError:
-            if number < len(lines):
-                raise ValueError(f"{file}, line {number}: no JSON: {line[:60]!r}") from None
+            row = json.loads(line)
+        except ValueError:  # UnicodeDecodeError and JSONDecodeError are
+            row = None
+        if isinstance(row, dict) and "step" in row:
+            rows.append(row)
+        elif number < len(lines):
+            raise Damaged(f"{file}, line {number}: no row of metrics: {line[:60]!r}; take that line out: it is made again")
     return rows
 
 
@@ -190,14 +255,27 @@ def cut_metrics(file: Path, step: int) -> None:
         replace_text(file, "".join(json.dumps(row) + "\n" for row in rows))
 
 
-def replace_text(file: Path, text: str) -> None:
-    """Writes a file whole, on the disk when this returns, or not at all."""
-    aside = file.with_name(f".{file.name}.{os.getpid()}")
-    with open(aside, "w") as out:
-        out.write(text)
-        out.flush()
-        os.fsync(out.fileno())
-    aside.replace(file)
+def read_json(file: Path, names: Sequence[str]) -> dict[str, Any]:
+    """A JSON object with at least these names. Raises Damaged."""
+    try:
+        data = json.loads(file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise Damaged(f"{file} cannot be read: {' '.join(str(error).split())}") from error
+    if not isinstance(data, dict) or not set(names) <= data.keys():
+        raise Damaged(f"{file} must hold {', '.join(names)}")
+    return data
+
+
+def _taken(name: str, out: Path) -> str:
+    return f"run {name!r} exists already in {out}; go on with it by resume={name}, or give another name by run=..."
+
+
+def _no_place(key: str, out: Path, error: OSError) -> str:
+    return f"out={key}: no folder can be made in {out}: {error.strerror or error}; choose another by out=..."
+
+
+def _shown(folder: str) -> str:
+    return str(Path(folder).expanduser().resolve())
 
 
 def _free_names(base: str, *, fixed: bool) -> Sequence[str]:

@@ -6,20 +6,22 @@ A score is worked out from the episodes, so one file for each evaluation is all 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentrl.episode import Episode, from_json, to_json
-from agentrl.record import Z95, deviation, mean, passed, wilson
+from agentrl.advice import commonest, example
+from agentrl.episode import Episode, RolloutError, as_cause, from_json, to_json
+from agentrl.errors import Damaged
+from agentrl.record import Z95, Stats, deviation, mean, sampled, wilson
+from agentrl.whole_write import replace_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
     """An evaluation on held-out tasks. Intervals are of 95%.
 
-    >>> Score(step=0, episodes=10, passed=5, reward=0.5, reward_half=0.31, aborted=0).pass_interval[0] > 0.23
+    >>> Score(step=0, episodes=10, passed=5, reward=0.5, reward_half=0.31, counts={"aborted": 2}).pass_interval[0] > 0.23
     True
     """
 
@@ -31,7 +33,12 @@ class Score:
     reward: float
     reward_half: float
     """Half the interval of the mean reward."""
-    aborted: int
+    counts: Mapping[str, float]
+    """Of all episodes, as in `agentrl.record.Stats.counts`."""
+
+    @property
+    def aborted(self) -> int:
+        return int(self.counts.get("aborted", 0))
 
     @property
     def pass_rate(self) -> float:
@@ -39,19 +46,20 @@ class Score:
 
     @property
     def pass_interval(self) -> tuple[float, float]:
-        """Wilson's."""
+        """Wilson's. It takes episodes as independent: with several samples of a task it is too narrow."""
         return wilson(self.passed, self.episodes)
 
     def metrics(self) -> dict[str, float]:
         """For a step's row."""
         low, high = self.pass_interval
+        counted = ("aborted", "truncated", "turns", "answers_cut", "parse_errors", "sampled_tokens")
         return {
             "eval/pass_rate": self.pass_rate,
             "eval/pass_rate_low": low,
             "eval/pass_rate_high": high,
             "eval/reward": self.reward,
             "eval/episodes": float(self.episodes),
-            "eval/aborted": float(self.aborted),
+            **{f"eval/{name}": float(self.counts.get(name, 0)) for name in counted},
         }
 
     def __str__(self) -> str:
@@ -65,17 +73,28 @@ class Score:
 
 def score(step: int, episodes: Sequence[Episode]) -> Score:
     """The score of finished evaluation episodes; aborted ones are left out and counted."""
-    usable = [e for e in episodes if not e.outcome.is_aborted]
-    rewards = [e.reward for e in usable]
+    stats = Stats(episodes)
+    rewards = stats.values["reward"]
     spread = deviation(rewards) * (len(rewards) / (len(rewards) - 1)) ** 0.5 if len(rewards) > 1 else 0.0
     return Score(
         step=step,
-        episodes=len(usable),
-        passed=sum(map(passed, usable)),
+        episodes=len(rewards),
+        passed=int(sum(stats.values["pass_rate"])),
         reward=mean(rewards),
         reward_half=Z95 * spread / len(rewards) ** 0.5 if rewards else 0.0,
-        aborted=len(episodes) - len(usable),
+        counts=dict(sorted(stats.counts.items())),
     )
+
+
+def check_measured(episodes: Sequence[Episode]) -> None:
+    """Raises RolloutError when they say nothing about the policy: all were aborted, or not a token was sampled in those that
+    were not. That is no pass rate of 0."""
+    usable = [e for e in episodes if not e.outcome.is_aborted]
+    if not usable:
+        text = f"all {len(episodes)} episodes of the evaluation were aborted: {commonest(episodes)}"
+        raise RolloutError(text) from (as_cause(example(episodes)) if episodes else None)
+    if not any(map(sampled, usable)):
+        raise RolloutError(f"nothing was sampled in the {len(episodes)} episodes of the evaluation: {commonest(episodes)}")
 
 
 class Evaluations:
@@ -87,6 +106,7 @@ class Evaluations:
     """
 
     def __init__(self, folder: Path) -> None:
+        """Raises Damaged."""
         self._folder = folder
         self._scores = {step: score(step, self.episodes(step)) for step in self._steps()}
 
@@ -99,24 +119,30 @@ class Evaluations:
         return self._scores.get(step)
 
     def add(self, step: int, episodes: Sequence[Episode]) -> Score:
-        """Keeps an evaluation; on disk, whole or not at all, when this returns."""
+        """Keeps an evaluation; on disk, whole or not at all, when this returns. Raises WriteError."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        file = self._file(step)
-        aside = file.with_name(f".{file.name}")
-        with open(aside, "w") as out:
-            out.writelines(json.dumps(to_json(episode)) + "\n" for episode in episodes)
-            out.flush()
-            os.fsync(out.fileno())
-        aside.replace(file)
+        replace_text(self._file(step), to_lines(episodes))
         self._scores[step] = score(step, episodes)
         return self._scores[step]
 
     def episodes(self, step: int) -> list[Episode]:
-        """As they were kept: tasks without their secret."""
-        return [from_json(json.loads(line)) for line in self._file(step).read_text().splitlines()]
+        """As they were kept: tasks without their secret. Raises Damaged."""
+        return [_read(self._file(step), n, line) for n, line in enumerate(self._file(step).read_bytes().splitlines(), 1)]
 
     def _file(self, step: int) -> Path:
         return self._folder / f"step-{step:06d}.jsonl"
 
     def _steps(self) -> list[int]:
         return [int(file.stem.removeprefix("step-")) for file in sorted(self._folder.glob("step-*.jsonl"))]
+
+
+def to_lines(episodes: Sequence[Episode]) -> str:
+    """One JSON object a line, without secrets."""
+    return "".join(json.dumps(to_json(episode)) + "\n" for episode in episodes)
+
+
+def _read(file: Path, number: int, line: bytes) -> Episode:
+    try:
+        return from_json(json.loads(line))
+    except (ValueError, KeyError, TypeError) as error:
+        raise Damaged(f"{file}, line {number}: no episode ({error}); take the file away to go on without it") from error

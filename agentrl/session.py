@@ -1,43 +1,34 @@
-"""A training run while it goes on: what is done after each step, at the end, and when it is told to stop.
+"""A training run while it goes on: what is done around each step, and when it is told to stop.
 
-Stands between `trainers.loop` and everything that is not learning: stop requests, evaluations, checkpoints, rows, reports.
-Consumes groups from the rollout manager and hands them through. What it holds was opened, and is closed, by `agentrl.run`.
+Stands between `trainers.loop` and everything that is not learning: plays the loop's source and transport, each with a
+stopwatch around the real one, and says when to evaluate, save and log. What it holds was opened, and is closed, by
+`agentrl.run`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import resource
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from agentrl import heap, report
-from agentrl.assembly import for_evaluation, part, tool_names
+from agentrl import heap
 from agentrl.config import Config
 from agentrl.engine import Engine
 from agentrl.episode import EpisodeGroup, EpisodeSource, RolloutError
+from agentrl.evaluator import Evaluator
 from agentrl.live import Watch
+from agentrl.logbook import Logbook, row_of
 from agentrl.model_wheel import no_progress_bars
 from agentrl.phases import Phases
-from agentrl.record import of_groups
-from agentrl.rundir import RunDir, replace_text
-from agentrl.scores import Evaluations, Score
+from agentrl.rundir import RunDir
 from agentrl.stop import Stop
-from agentrl.task import Task
-from agentrl.trackers import Tracker
 from agentrl.weights import WeightTransport
-
-NO_TOOLS_AFTER = 3
-"""Steps without a single tool call after which it is said: a tool that cannot be reached is else never noticed."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """One run. Plays the source and the transport for the training loop, each with a stopwatch around the real one."""
+    """One run."""
 
     run: RunDir
     config: Config
@@ -47,10 +38,8 @@ class Session:
     engine: Engine
     backend: Any
     checkpoints: Any
-    evaluations: Evaluations
-    setup: Any
-    held_out: Sequence[Task]
-    trackers: Sequence[Tracker]
+    evaluator: Evaluator
+    logbook: Logbook
     watch: Watch
     phases: Phases
     stop: Stop
@@ -60,7 +49,6 @@ class Session:
     """Steps done."""
     saved: int
     """Steps done at the last checkpoint."""
-    rows: list[Mapping[str, Any]] = field(default_factory=list)
     groups: Sequence[EpisodeGroup] = ()
     """The batch in hand."""
 
@@ -127,111 +115,31 @@ class Session:
         every = self.config.eval.every
         try:
             if step == self.config.trainer.steps or (every and step % every == 0):
-                await self.evaluate()
+                await self.evaluator.evaluate(step)
         finally:
             self._log(step, metrics)
-        if step == NO_TOOLS_AFTER:
-            self._look_at_tools()
 
     def _log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """A step that is replayed has its row already."""
-        known = any(row["step"] == step for row in self.rows)
-        row = self._row(step, metrics)  # sets the stopwatch back in any case
-        if known:
-            return
-        self.rows.append(row)
-        for tracker in self.trackers:
-            tracker.log(row)
-        self.watch.step(row)
+        row = row_of(
+            step,
+            groups=self.groups,
+            training=metrics,
+            engine=self.engine.metrics(),
+            score=self.evaluator.evaluations.get(step),
+            times=self.phases.take(),  # sets the stopwatch back, also where the row is not needed
+        )
+        self.logbook.log(row, self.groups)
 
     # What is done besides
-
-    async def evaluate(self) -> Score | None:
-        """On the held-out tasks, once for each step; keeps the best policy. Raises Stopped, RolloutError."""
-        known = self.evaluations.get(self.step)
-        if known is not None or not self.held_out:
-            return known
-        with self.phases("eval"):
-            result = await self.stop.unless(self._evaluate())
-            score = self.evaluations.add(self.step, result.episodes)
-        self.watch.note(f"step {self.step}: {score}, on {len(self.held_out)} held-out tasks")
-        best = max(self.evaluations.scores, key=lambda s: (s.pass_rate, s.reward, -s.step))
-        if best is score and self.step:
-            self._export("best")
-        return score
-
-    async def _evaluate(self) -> Any:
-        return await part("rollout.evaluate:evaluate")(
-            for_evaluation(self.config, self.setup),
-            self.held_out,
-            samples=self.config.eval.samples,
-            concurrency=self.config.engine.slots,
-            progress=counter(self.watch, "evaluation", len(self.held_out) * self.config.eval.samples),
-        )
 
     def settle(self) -> None:
         """What is kept whenever a run ends well or is stopped: a checkpoint to go on from, and the model as it is."""
         if self.saved < self.step:
             self.save(self.step)
-        self._export("last")
-
-    def _export(self, name: str) -> None:
-        with self.phases("checkpoint"), no_progress_bars():
-            self.checkpoints.export(name, self.backend.save_pretrained)
-
-    def write_report(self, changed: Mapping[str, str]) -> list[Path]:
-        scores = self.evaluations.scores
-        whole = scores if len(scores) > 1 else []
-        return report.write(
-            self.run.report,
-            title=self.run.name,
-            rows=self.rows,
-            scores=scores,
-            first=self.evaluations.episodes(whole[0].step) if whole else (),
-            last=self.evaluations.episodes(whole[-1].step) if whole else (),
-            changed=changed,
-        )
-
-    def write_result(self, status: str, seconds: float) -> None:
-        scores = [asdict(score) for score in self.evaluations.scores]
-        result = {"status": status, "steps": self.step, "seconds": round(seconds, 3), "scores": scores}
-        replace_text(self.run.result, json.dumps(result, indent=1) + "\n")
-
-    def _row(self, step: int, metrics: Mapping[str, float]) -> dict[str, Any]:
-        """Episodes' numbers come from the episodes that were trained on; `rollout/...` from all that were played meanwhile."""
-        engine = {f"engine/{name}": value for name, value in self.engine.metrics().items()}
-        score = self.evaluations.get(step)
-        return {
-            "step": step,
-            **metrics,
-            **of_groups(self.groups),
-            **engine,
-            **(score.metrics() if score else {}),
-            **self.phases.take(),
-            "time/train": metrics.get("step_s", 0.0),
-            "memory_gib": peak_memory() / (1 << 30),
-        }
-
-    def _look_at_tools(self) -> None:
-        called = sum(float(row.get("tool_calls", 0)) for row in self.rows)
-        names = tool_names(self.setup.make_env())
-        if names and not called:
-            self.watch.note(f"note: in {NO_TOOLS_AFTER} steps no episode has called a tool ({', '.join(names)})")
+        export(self.checkpoints, self.backend, self.phases, "last", self.step)
 
 
-def counter(watch: Watch, name: str, total: int) -> Callable[[Any], None]:
-    """Shows how many of `total` are done, each time it is called."""
-    done = 0
-
-    def count(_: Any) -> None:
-        nonlocal done
-        done += 1
-        watch.progress(name, done, total)
-
-    return count
-
-
-def peak_memory() -> int:
-    """Bytes that this process has had resident at most."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+def export(checkpoints: Any, backend: Any, phases: Phases, name: str, step: int) -> None:
+    """The model as it is after `step` steps, in Hugging Face format, as `name` (best, last)."""
+    with phases("checkpoint"), no_progress_bars():
+        checkpoints.export(name, backend.save_pretrained, {"step": step})

@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+SAID = "stopping after the step in hand, with a checkpoint; once more stops at once"
+
 EXIT_CODE = 130
 """What a shell shows for a program that Ctrl-C has ended."""
 
@@ -59,9 +61,9 @@ class Stop:
 
 
 @contextlib.contextmanager
-def signals(stop: Stop, say: Callable[[str], None]) -> Iterator[None]:
-    """Takes Ctrl-C and SIGTERM for as long as it is open. Must be entered in the thread of the running event loop; outside
-    the main thread, where Python delivers no signals, it does nothing."""
+def signals(stop: Stop, say: Callable[[str], None], text: str = SAID) -> Iterator[None]:
+    """Takes Ctrl-C and SIGTERM for as long as it is open; the first is answered with `text`. Must be entered in the thread of
+    the running event loop; outside the main thread, where Python delivers no signals, it does nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -73,7 +75,7 @@ def signals(stop: Stop, say: Callable[[str], None]) -> Iterator[None]:
         count += 1
         if count == 1:
             loop.call_soon_threadsafe(stop.ask)
-            say("stopping after the step in hand, with a checkpoint; once more stops at once")
+            say(text)
         elif count == 2:
             raise KeyboardInterrupt
         else:

@@ -49,11 +49,7 @@ class TensorBoard:
     """Scalars for `tensorboard --logdir runs`. Rows that a resumed run writes again replace those from before."""
 
     def __init__(self, folder: Path) -> None:
-        try:
-            from tensorboard.summary import Writer
-        except ImportError as error:
-            raise UsageError(f"log.tensorboard=true needs the package tensorboard ({error}); pip install tensorboard") from None
-        self._writer = Writer(str(folder))
+        self._writer = tensorboard_writer()(str(folder))
 
     def log(self, row: Mapping[str, Any]) -> None:
         step = int(row["step"])
@@ -64,6 +60,15 @@ class TensorBoard:
 
     def close(self) -> None:
         self._writer.close()
+
+
+def tensorboard_writer() -> Any:
+    """The class that writes; ask for it before a run begins. Raises UsageError when it is not installed."""
+    try:
+        from tensorboard.summary import Writer
+    except ImportError as error:
+        raise UsageError(f"log.tensorboard=true needs the package tensorboard ({error}); pip install tensorboard") from None
+    return Writer
 
 
 def tag(name: str) -> str:

@@ -146,7 +146,7 @@ def _tokens(config: Config) -> Iterator[str]:
 
 def _batch(config: Config) -> Iterator[str]:
     trainer = config.trainer
-    if trainer.prompts_per_step % trainer.minibatches:
+    if trainer.minibatches > 0 and trainer.prompts_per_step % trainer.minibatches:
         fitting = [n for n in range(1, trainer.prompts_per_step + 1) if trainer.prompts_per_step % n == 0]
         best = min(fitting, key=lambda n: abs(n - trainer.minibatches))
         yield (
@@ -174,6 +174,8 @@ def _policy(config: Config) -> Iterator[str]:
         yield f"trainer.kl_coef={trainer.kl_coef} has no effect with trainer.kl=none; set trainer.kl=k3 (or k1, k2)"
     if trainer.kl != "none" and not trainer.kl_coef:
         yield f"trainer.kl={trainer.kl} has no effect with trainer.kl_coef=0; set trainer.kl_coef=0.001, for one"
+    if trainer.clip_low > 1:
+        yield f"trainer.clip_low={trainer.clip_low} must be at most 1: a ratio of probabilities is not negative"
     if 0 < trainer.dual_clip <= 1:
         yield f"trainer.dual_clip={trainer.dual_clip} must be above 1 (3 is usual), or 0 for off"
     if trainer.correction != "none" and trainer.old_logprobs != "recompute":

@@ -13,14 +13,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from agentrl.whole_write import append
+from agentrl.errors import Damaged
+from agentrl.whole_write import append, writing
 
 _HEAD = b'{"crc32":"'
 _MIDDLE = b'","record":'
 _START = len(_HEAD) + 8 + len(_MIDDLE)
 
 
-class JournalError(RuntimeError):
+class JournalError(Damaged):
     """A line that is not the last cannot be what was written."""
 
 
@@ -29,9 +30,10 @@ class Journal:
 
     def __init__(self, path: Path, replay: Callable[[int, dict[str, Any]], None]) -> None:
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file: BinaryIO = open(path, "r+b" if path.exists() else "w+b", buffering=0)  # noqa: SIM115
         end = 0
-        self._file: BinaryIO = open(path, "r+b" if path.exists() else "w+b", buffering=0)  # noqa: SIM115
         for offset, record, after in read(path):
             replay(offset, record)
             end = after
@@ -40,7 +42,7 @@ class Journal:
     def append(self, record: dict[str, Any]) -> int:
         """Hands one line to the system and returns its offset. It outlives this process; after `sync`, the machine.
 
-        A line that cannot be written whole (OSError) is not there at all.
+        A line that cannot be written whole (WriteError) is not there at all.
         """
         return append(self._file, encode(record))
 
@@ -55,7 +57,8 @@ class Journal:
 
     def sync(self) -> None:
         """Waits until the disk has all of it."""
-        os.fsync(self._file.fileno())
+        with writing(self.path):
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
         self._file.close()

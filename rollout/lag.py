@@ -17,8 +17,9 @@ log = logging.getLogger(__name__)
 class LoopLag:
     """Runs as a task of its owner; `busy` says whether anybody suffers."""
 
-    def __init__(self, busy: Callable[[], bool]) -> None:
-        self._busy = busy
+    def __init__(self, busy: Callable[[], bool], env: Callable[[], str]) -> None:
+        """`env`: the name of the environment that is played; asked for in an alarm only."""
+        self._busy, self._env = busy, env
         self._worst = 0.0
 
     async def watch(self) -> None:
@@ -30,7 +31,12 @@ class LoopLag:
             lag = loop.time() - before - INTERVAL
             self._worst = max(self._worst, lag)
             if lag > ALARM and suffers:
-                log.warning("something blocked the event loop for %.1f s while episodes were being played", lag)
+                log.warning(
+                    "something blocked the event loop for %.1f s while episodes were being played in %s; its async methods and "
+                    "tools must await, or be plain functions, which get a thread",
+                    lag,
+                    self._env(),
+                )
 
     def drain(self) -> float:
         """The worst lag in seconds since the last call."""

@@ -103,7 +103,7 @@ async def _converse(seat: Seat, policy: Policy, talk: Conversation, limits: Limi
             talk.begin(await seat.reset(), seat.tools)
             while True:
                 completion = await policy.generate(talk.prompt)
-                answer = await seat.answer(talk.hear(completion))
+                answer = await seat.answer(talk.hear(completion), cut=completion.finish == "length")
                 if seat.outcome is not None:
                     talk.close(answer)
                     return seat.outcome, ""

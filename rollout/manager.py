@@ -19,6 +19,7 @@ from agentrl.episode import Episode, EpisodeGroup, GroupState, RolloutError
 from agentrl.errors import UsageError
 from agentrl.sandbox import IsolationError
 from agentrl.task import Task, TaskSource
+from agentrl.whole_write import WriteError
 
 from .group import OnAbort, Setup, Start, Watch, aborted, all_equal, play_group, unusable
 from .lag import LoopLag
@@ -72,7 +73,7 @@ class RolloutManager:
     def __init__(
         self, setup: Setup, tasks: TaskSource, store: GroupStore, *, schedule: Schedule, step: int = 0, version: int = 0
     ) -> None:
-        store.settle(step=step, version=version)
+        store.check_checkpoint(step)
         self._setup = setup
         self._tasks = tasks
         self._store = store
@@ -91,7 +92,7 @@ class RolloutManager:
         self._closed = False
         self._tally = Tally()
         self._aborts = AbortRate(schedule.max_abort_rate)
-        self._lag = LoopLag(busy=lambda: bool(self._flights))
+        self._lag = LoopLag(busy=lambda: bool(self._flights), env=lambda: type(setup.make_env()).__name__)
 
     async def __aenter__(self) -> RolloutManager:
         self._spawn(self._lag.watch())
@@ -110,7 +111,6 @@ class RolloutManager:
             await self._until_ready(prompts, began)
             groups = [self._ready.pop(n) for n in sorted(self._ready)[:prompts]]
             self._handed = {group.number for group in groups}
-            self._store.handed(sorted(self._handed))
             self._aborts.check(at_least=prompts * self._schedule.samples_per_prompt, then_reset=True)
         self._tally.add("wait_s", time.monotonic() - began)
         self._tally.handed(groups, self._version)
@@ -272,7 +272,7 @@ class RolloutManager:
     def _raise_failure(self) -> None:
         if self._closed:
             raise RolloutError("the rollout manager is closed")
-        if isinstance(self._failure, (RolloutError, UsageError, IsolationError)):
+        if isinstance(self._failure, (RolloutError, UsageError, IsolationError, WriteError)):
             raise self._failure
         if self._failure is not None:
             raise RolloutError(f"playing failed: {type(self._failure).__name__}: {self._failure}") from self._failure

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from agentrl.blame import blaming
-from agentrl.env import Env, as_step
+from agentrl.env import Env, Step, as_step
 from agentrl.episode import Episode, Outcome, Turn
 from agentrl.errors import UsageError
 from agentrl.messages import Action, Message, ParseError, as_messages
@@ -91,9 +91,11 @@ class Seat:
         self.opening = len(messages)
         return messages
 
-    async def answer(self, action: Action) -> tuple[Message, ...]:
-        """What the action brings about. Always adds one turn, also when it raises; sets `outcome` at the end."""
-        draft: dict[str, Any] = {"started_s": self.turns[-1].ended_s if self.turns else 0.0, "sampled_s": self.elapsed}
+    async def answer(self, action: Action, *, cut: bool = False) -> tuple[Message, ...]:
+        """What the action brings about. `cut`: its budget of tokens has ended it. Always adds one turn, also when it raises;
+        sets `outcome` at the end."""
+        began = self.turns[-1].ended_s if self.turns else 0.0
+        draft: dict[str, Any] = {"started_s": began, "sampled_s": self.elapsed, "answer_cut": cut}
         try:
             messages = await self._react(action, draft)
         finally:
@@ -124,7 +126,7 @@ class Seat:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Closes all. What fails here is raised when the episode was well, and logged when it has failed already."""
-        closers: list[Callable[[], Awaitable[Any]]] = [lambda: invoke(self.env.close)]
+        closers: list[Callable[[], Awaitable[Any]]] = [self._toolbox.aclose, lambda: invoke(self.env.close)]
         if self._leases is not None:
             closers.append(self._leases.aclose)
         failures: list[Exception] = []
@@ -159,7 +161,10 @@ class Seat:
             if isinstance(cause, (UsageError, SandboxError, ToolCrash)):
                 raise cause from cause.__cause__  # not the group around it
             raise ToolCrash(f"{type(cause).__name__}: {cause}") from error
-        draft["tool_errors"] = sum(failed for _, failed in results)
+        draft["tool_errors"] = sum(result.is_error for _, result in results)
+        for _, result in results:
+            if result.step is not None:
+                self._take(result.step, draft)
         return tuple(message for message, _ in results)
 
     async def _step(self, action: Action, draft: dict[str, Any]) -> tuple[Message, ...]:
@@ -172,12 +177,16 @@ class Seat:
             return as_messages(draft["parse_error"])
         if not math.isfinite(step.reward):
             raise RewardError(f"step gave the reward {step.reward}; it must be a finite number")
-        draft["reward"] = float(step.reward)
+        self._take(step, draft)
+        return as_messages(step.observation)
+
+    def _take(self, step: Step, draft: dict[str, Any]) -> None:
+        """What a step, the environment's or a tool's, does to the episode."""
+        draft["reward"] = draft.get("reward", 0.0) + float(step.reward)
         if step.terminated:
             self.outcome = Outcome.TERMINATED
         elif step.truncated:
-            self.outcome = Outcome.MAX_TURNS
-        return as_messages(step.observation)
+            self.outcome = self.outcome or Outcome.MAX_TURNS
 
 
 def leaf(error: BaseException) -> BaseException:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agentrl.episode import Episode, EpisodeGroup, GroupState, Outcome, from_json, to_json
+from agentrl.errors import Damaged
 from agentrl.task import Task
 
 from .journal import Journal
@@ -28,7 +29,7 @@ LEGAL: dict[GroupState, tuple[GroupState, ...]] = {
 
 
 class StoreError(RuntimeError):
-    """A change that no group may make, or a store that does not belong to this run."""
+    """A change that no group may make: a fault of whoever asks for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +65,10 @@ class GroupStore:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Opens or makes the store in `folder`. Raises JournalError for a damaged file."""
+        """Opens or makes the store in `folder`. Raises Damaged."""
         folder = Path(folder)
         self._entries: dict[int, _Entry] = {}
         self._batches: dict[int, TrainedBatch] = {}
-        self._handed: tuple[int, ...] = ()
         self._journal = Journal(folder / "groups.jsonl", self._replay_event)
         self._episodes = Journal(folder / "episodes.jsonl", self._replay_episode)
         for number, entry in self._entries.items():
@@ -99,10 +99,10 @@ class GroupStore:
         return Counter(entry.reason for entry in self._entries.values() if entry.state is GroupState.DROPPED)
 
     def started(self, number: int, *, task_id: str, version: int) -> None:
-        """WAITING -> RUNNING. Raises StoreError when the group was started before with another task."""
+        """WAITING -> RUNNING. Raises Damaged when the group was started before with another task."""
         known = self._entries.get(number)
         if known is not None and known.task != task_id:
-            raise StoreError(
+            raise Damaged(
                 f"group {number} was started with task {known.task!r} and would go on with {task_id!r}: "
                 f"the tasks are not those that {self._journal.path.parent} was begun with"
             )
@@ -124,10 +124,6 @@ class GroupStore:
         """It will never be trained; counted under `reason`."""
         self._write({"event": "dropped", "group": number, "reason": reason})
 
-    def handed(self, numbers: Sequence[int]) -> None:
-        """A trainer is about to train these. Settles a kill between its checkpoint and `trained`; see `settle`."""
-        self._write({"event": "handed", "groups": list(numbers)})
-
     def trained(self, numbers: Sequence[int], *, step: int, version: int) -> None:
         """FINISHED -> TRAINED, all at once, and on the disk when this returns."""
         if step <= self.last_step:
@@ -136,15 +132,11 @@ class GroupStore:
         self._write({"event": "trained", "groups": list(numbers), "step": step, "version": version})
         self._journal.sync()
 
-    def settle(self, *, step: int, version: int) -> None:
-        """Tells the store that the checkpoint that is gone on from holds `step` steps.
-
-        One more than were recorded means a kill between the two: the batch that was handed over last is in the weights.
-        """
-        if step == self.last_step + 1 and self._handed:
-            self.trained(self._handed, step=step, version=version)
-        elif step > self.last_step:
-            raise StoreError(
+    def check_checkpoint(self, step: int) -> None:
+        """A checkpoint is saved after its steps are recorded here, on the disk. Raises Damaged for one of `step` steps that is
+        ahead of them: it belongs to another run, or this file is an old copy."""
+        if step > self.last_step:
+            raise Damaged(
                 f"the checkpoint is of step {step}, but {self._journal.path} knows of {self.last_step} trained steps only"
             )
 
@@ -158,7 +150,7 @@ class GroupStore:
         if entry is None:
             return {}
         if entry.task != task.id:
-            raise StoreError(f"group {number} is of task {entry.task!r}, not {task.id!r}")
+            raise Damaged(f"group {number} is of task {entry.task!r}, not {task.id!r}, in {self._episodes.path}")
         records = {index: self._episodes.at(offset) for index, offset in sorted(entry.episodes.items())}
         return {index: replace(from_json(record["episode"]), task=task) for index, record in records.items()}
 
@@ -189,15 +181,12 @@ class GroupStore:
             case "dropped":
                 self._move([event["group"]], GroupState.DROPPED)
                 self._entry(event["group"]).reason = event["reason"]
-            case "handed":
-                self._handed = tuple(event["groups"])
             case "trained":
                 self._move(event["groups"], GroupState.TRAINED)
                 batch = TrainedBatch(step=event["step"], version=event["version"], groups=tuple(event["groups"]))
                 self._batches[batch.step] = batch
-                self._handed = ()
             case other:
-                raise StoreError(f"{self._journal.path}: unknown event {other!r}; it was written by another version")
+                raise Damaged(f"{self._journal.path}: unknown event {other!r}; it was written by another version")
 
     def _replay_event(self, _: int, event: dict[str, Any]) -> None:
         known = self._entries.get(event.get("group", -1))
@@ -221,7 +210,7 @@ class GroupStore:
             entry.state = GroupState.WAITING
         if len(entry.episodes) < entry.size:
             if entry.state is GroupState.TRAINED:
-                raise StoreError(f"{self._episodes.path} lacks episodes of group {number}, which was trained on")
+                raise Damaged(f"{self._episodes.path} lacks episodes of group {number}, which was trained on")
             if entry.state is GroupState.FINISHED:
                 entry.state = GroupState.WAITING
         if entry.state is GroupState.WAITING:

@@ -1,40 +1,27 @@
-"""What is counted while playing: episodes, tokens, failures, waits. Read and set back once a step."""
+"""What happens while playing, set back once a step: episodes (counted by `agentrl.record`), groups, staleness, waits.
+
+And the share of episodes that come to nothing, above which a run is stopped.
+"""
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from agentrl.episode import Episode, EpisodeGroup, RolloutError, as_cause
+from agentrl.advice import key_for
+from agentrl.episode import Episode, EpisodeGroup, Outcome, RolloutError, as_cause
+from agentrl.record import Stats
 
-COUNTERS = (
-    "episodes",
-    "groups",
-    "retried",
-    "sampled_tokens",
-    "turns",
-    "tool_calls",
-    "tool_errors",
-    "parse_errors",
-    "sandbox_calls",
-    "aborted",
-    "truncated",
-    "dropped",
-    "wait_s",
-)
-"""Always reported, also when 0: a tool that is never called, or a grader that never runs, must be seen."""
+COUNTERS = ("groups", "retried", "dropped", "wait_s")
+"""Always reported, also when 0, as the counts of `agentrl.record` are."""
 
 
 class Tally:
-    """Counters, and means over the episodes that are not aborted.
-
-    `aborted/<outcome>`, `truncated/<outcome>` and `dropped/<reason>` add up to the number without a slash.
-    """
+    """Since the last `drain`. `dropped/<reason>` add up to `dropped`."""
 
     def __init__(self) -> None:
+        self._stats = Stats()
         self._counts: defaultdict[str, float] = defaultdict(float)
-        self._values: defaultdict[str, list[float]] = defaultdict(list)
         self._ages: Counter[int] = Counter()  # updates since it was sampled -> tokens
 
     def add(self, name: str, value: float = 1.0) -> None:
@@ -42,28 +29,12 @@ class Tally:
 
     def episode(self, episode: Episode, *, final: bool) -> None:
         """One that ended. Those that are played again count as aborted and retried, not as episodes."""
-        self.add("episodes" if final else "retried")
-        self.add("sampled_tokens", sum(t.sampled_length for t in episode.transcripts))
-        self.add("turns", len(episode.turns))
-        self.add("tool_calls", sum(turn.tool_calls for turn in episode.turns))
-        self.add("tool_errors", sum(turn.tool_errors for turn in episode.turns))
-        self.add("parse_errors", sum(bool(turn.parse_error) for turn in episode.turns))
-        self.add("sandbox_calls", episode.metrics.get("sandbox_calls", 0.0))
-        if episode.outcome.is_aborted:
-            self._reason("aborted", episode.outcome.value)
-            return
-        if episode.outcome.is_truncated:
-            self._reason("truncated", episode.outcome.value)
-        self._values["reward"].append(episode.reward)
-        self._values["episode_s"].append(episode.wall_s)
-        for name, value in episode.rewards.items():
-            self._values[f"reward/{name}"].append(value)
-        for name, value in episode.metrics.items():
-            self._values[f"metric/{name}"].append(value)
+        self._stats.add(episode, counted_as="episodes" if final else "retried")
 
     def dropped(self, reason: str) -> None:
         """A group that will not be trained."""
-        self._reason("dropped", reason)
+        self.add("dropped")
+        self.add(f"dropped/{reason}")
 
     def handed(self, groups: Sequence[EpisodeGroup], version: int) -> None:
         """A batch goes to the trainer, which is at `version`: how old are its tokens?"""
@@ -74,25 +45,24 @@ class Tally:
 
     def drain(self) -> dict[str, float]:
         """All since the last call."""
+        stats, self._stats = self._stats, Stats()
         counts, self._counts = self._counts, defaultdict(float)
-        means, self._values = self._values, defaultdict(list)
         ages, self._ages = self._ages, Counter()
-        out = {**dict.fromkeys(COUNTERS, 0.0), **counts}
-        for name, values in means.items():
-            out[name if "/" in name else f"{name}_mean"] = statistics.fmean(values)
-        if "reward" in means:
-            out["reward_std"] = statistics.pstdev(means["reward"])
-        out["staleness_mean"] = sum(age * tokens for age, tokens in ages.items()) / max(1, ages.total())
-        out["staleness_max"] = float(max(ages, default=0))
-        return out
-
-    def _reason(self, name: str, reason: str) -> None:
-        self.add(name)
-        self.add(f"{name}/{reason}")
+        return {
+            **dict.fromkeys(COUNTERS, 0.0),
+            **stats.row(),
+            **counts,
+            "staleness_mean": sum(age * tokens for age, tokens in ages.items()) / max(1, ages.total()),
+            "staleness_max": float(max(ages, default=0)),
+        }
 
 
 class AbortRate:
-    """Stops a run in which too many episodes break: what is left of them would be a biased sample."""
+    """Stops a run in which too many episodes break: what is left of them would be a biased sample.
+
+    One that a deadline has cut counts as broken here. Its reward counts in training, as that of any that was cut; but where
+    most are, it is the machine's speed that is trained on.
+    """
 
     def __init__(self, most: float) -> None:
         self._most = most
@@ -103,7 +73,7 @@ class AbortRate:
 
     def note(self, episode: Episode) -> None:
         self._episodes += 1
-        if episode.outcome.is_aborted:
+        if episode.outcome.is_aborted or episode.outcome is Outcome.DEADLINE:
             self._outcomes[episode.outcome.value] += 1
             self._reasons[episode.reason] += 1
             self._examples[episode.reason] = episode
@@ -112,15 +82,17 @@ class AbortRate:
         """Raises RolloutError when the share is too high. Fewer than `at_least` episodes say nothing, and are kept."""
         if self._episodes < at_least:
             return
-        aborted = self._outcomes.total()
-        if aborted > self._most * self._episodes:
+        broken = self._outcomes.total()
+        if broken > self._most * self._episodes:
             reason, count = self._reasons.most_common(1)[0]  # one fault is behind nearly all of them, as a rule
-            share = "each" if count == aborted else f"{count} of them"
+            share = "each" if count == broken else f"{count} of them"
             counts = ", ".join(f"{count} {outcome}" for outcome, count in self._outcomes.most_common())
+            example = self._examples[reason]
+            key = key_for(example.outcome, example.error)
             raise RolloutError(
-                f"{aborted} of {self._episodes} episodes of this step were aborted ({counts}), more than "
-                f"max_abort_rate={self._most:g}; {share} with {reason}"
-            ) from as_cause(self._examples[reason])
+                f"{broken} of {self._episodes} episodes of this step broke ({counts}), more than "
+                f"rollout.max_abort_rate={self._most:g}; {share} with {reason}" + (f"; raise {key}" if key else "")
+            ) from as_cause(example)
         if then_reset:
             self._episodes = 0
             self._outcomes.clear()

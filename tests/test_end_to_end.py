@@ -49,11 +49,11 @@ def test_guess_number_from_training_to_evaluating_what_came_of_it(nursery: Nurse
     for name in ("reward.png", "summary.md", "examples.md"):
         assert (run / "report" / name).stat().st_size > 100
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    assert [row["turns"] for row in rows] == [2.0, 2.0]
+    assert [row["turns_per_episode"] for row in rows] == [2.0, 2.0]
 
     evaluated = agentrl("eval", f"model={run}", "eval.tasks=3")  # env and its settings come from the run
-    assert f"{run}: pass rate" in evaluated
-    assert "(3 episodes" in evaluated
+    for part in (f"model      {run}/checkpoints/", "training steps)", "pass rate  ", "episodes   3 counted, 0 aborted"):
+        assert part in evaluated
 
     again = agentrl("train", "env=guess_number", "run=second", *SMALL, f"model={run}/checkpoints/last", "trainer.steps=1")
     assert "finished 1 steps" in again

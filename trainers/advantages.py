@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from agentrl.errors import UsageError, nearest
-
 Floats = NDArray[np.float64]
 Advantage = Callable[[Sequence[float], Sequence[str]], Floats]
 """(rewards [S], groups [S]) -> advantages [S]. groups[i] names the group that episode i belongs to."""
@@ -89,14 +87,4 @@ ADVANTAGES: dict[str, Advantage] = {
     "leave_one_out": leave_one_out,
     "batch_mean": batch_mean,
 }
-
-
-def advantage(name: str) -> Advantage:
-    """The function of that name. Raises UsageError with the nearest valid names.
-
-    >>> advantage("leave_one_out").__name__
-    'leave_one_out'
-    """
-    if name not in ADVANTAGES:
-        raise UsageError(f"there is no advantage {name!r} (trainer.advantage); {nearest(name, ADVANTAGES)}")
-    return ADVANTAGES[name]
+"""By the names of `trainer.advantage`."""

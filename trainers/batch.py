@@ -9,15 +9,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from agentrl.episode import EpisodeGroup
+from agentrl.advice import commonest, example
+from agentrl.episode import EpisodeGroup, RolloutError, as_cause
 from agentrl.sample import Sample, samples_of
 
 from .advantages import Advantage
 from .packing import trained_positions
 
 
-class EmptyBatch(RuntimeError):
-    """A batch in which nothing can be trained: every episode was aborted or nothing was sampled in it."""
+class EmptyBatch(RolloutError):
+    """A batch in which nothing can be trained: every episode was aborted, or nothing was sampled in it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,9 +55,9 @@ def rows_of(groups: Sequence[EpisodeGroup], advantage: Advantage) -> list[Row]:
     Raises EmptyBatch."""
     samples = samples_of(groups)
     if not samples:
-        raise EmptyBatch(
-            f"a batch of {len(groups)} groups holds nothing to train on: every episode was aborted or sampled nothing"
-        )
+        played = [episode for group in groups for episode in group.episodes]
+        text = f"a batch of {len(groups)} groups holds nothing to train on: {commonest(played)}"
+        raise EmptyBatch(text) from (as_cause(example(played)) if played else None)
     episodes = {(s.group, s.episode): s.reward for s in samples}
     advantages = advantage(list(episodes.values()), [group for group, _ in episodes])
     by_episode = dict(zip(episodes, advantages.tolist(), strict=True))

@@ -3,7 +3,10 @@
     checkpoints/
       step-000010/    masters.safetensors optimizer.pt state.json
       latest          the text "step-000010", written last
-      best/ last/     the model in Hugging Face format
+      best/ last/     the model in Hugging Face format, and state.json
+
+state.json holds the step, and of a checkpoint the length and checksum of each file: what a disk has made of them since is
+found out before they are loaded (`restore.py`).
 
 A checkpoint is written beside its place under a name that starts with a dot, flushed to the disk, and renamed; only then
 does `latest` point to it. So what `latest` names is whole, and whatever starts with a dot is a leftover. This file knows
@@ -14,16 +17,24 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentrl.whole_write import WriteError, writing
+
 POINTER = "latest"
 STATE = "state.json"
 WRITING = ".writing-"
 OLD = ".old-"
+FILES = "files"
+"""Key of the state: path -> [bytes, crc32] of each file but state.json itself."""
+BLOCK = 1 << 20
+"""Bytes that are read at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,21 +66,30 @@ class Checkpoints:
         _clean(folder)
 
     def save(self, write: Callable[[Path], None], state: Mapping[str, Any]) -> Checkpoint:
-        """`write` fills an empty folder (`Backend.save` does); `state` is JSON and has "step", the steps done."""
+        """`write` fills an empty folder (`Backend.save` does); `state` is JSON and has "step", the steps done. Raises
+        WriteError."""
         name = self._free_name(f"step-{int(state['step']):06d}")
+        whole = dict(state)
 
         def fill(folder: Path) -> None:
             write(folder)
-            (folder / STATE).write_text(json.dumps(dict(state), indent=1, sort_keys=True))
+            whole[FILES] = checksums(folder)
+            _write_state(folder, whole)
 
         target = self._write_aside(name, fill)
         _replace_text(self.folder / POINTER, name)
         self._drop_old(keep_always=name)
-        return Checkpoint(folder=target, state=dict(state))
+        return Checkpoint(folder=target, state=whole)
 
-    def export(self, name: str, write: Callable[[Path], None]) -> Path:
-        """Replaces the folder `name` ("best", "last") by what `write` (`Backend.save_pretrained`) puts there."""
-        return self._write_aside(name, write)
+    def export(self, name: str, write: Callable[[Path], None], state: Mapping[str, Any]) -> Path:
+        """Replaces the folder `name` ("best", "last") by what `write` (`Backend.save_pretrained`) puts there. Raises
+        WriteError."""
+
+        def fill(folder: Path) -> None:
+            write(folder)
+            _write_state(folder, state)
+
+        return self._write_aside(name, fill)
 
     def latest(self) -> Checkpoint | None:
         return latest(self.folder)
@@ -77,15 +97,16 @@ class Checkpoints:
     def _write_aside(self, name: str, fill: Callable[[Path], None]) -> Path:
         aside, target, old = self.folder / (WRITING + name), self.folder / name, self.folder / (OLD + name)
         shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir()
-        fill(aside)
-        _flush_tree(aside)
-        if target.exists():
-            target.rename(old)
-        aside.rename(target)
-        _flush(self.folder)
-        if old.exists():
-            shutil.rmtree(old)
+        with writing(target):
+            aside.mkdir()
+            _fill(aside, target, fill)
+            _flush_tree(aside)
+            if target.exists():
+                target.rename(old)
+            aside.rename(target)
+            _flush(self.folder)
+            if old.exists():
+                shutil.rmtree(old)
         return target
 
     def _free_name(self, name: str) -> str:
@@ -102,15 +123,60 @@ class Checkpoints:
 
 
 def latest(folder: Path) -> Checkpoint | None:
-    """The newest whole checkpoint under `folder`, None when there is none. Reads only. Raises ValueError when `latest` names
-    what is not there, which no kill can bring about."""
+    """The checkpoint that `latest` names, None when there is none. Looks at its state only. Raises ValueError, OSError when it
+    is not what was written, which no kill can bring about."""
     pointer = folder / POINTER
-    if not pointer.is_file():
+    return read(folder / pointer.read_text().strip()) if pointer.is_file() else None
+
+
+def read(folder: Path) -> Checkpoint:
+    """A checkpoint by its folder. Raises ValueError, OSError."""
+    state = json.loads((folder / STATE).read_text())
+    if not isinstance(state, dict) or not isinstance(state.get("step"), int):
+        raise ValueError(f"{STATE} names no step")
+    return Checkpoint(folder=folder, state=state)
+
+
+def exported_step(folder: Path) -> int | None:
+    """The training steps behind a model that a run has exported; None for any other folder."""
+    try:
+        return read(folder).step
+    except (ValueError, OSError):  # another's folder may hold a file of that name
         return None
-    target = folder / pointer.read_text().strip()
-    if not (target / STATE).is_file():
-        raise ValueError(f"{pointer} names {target.name}, but there is no such checkpoint; was it removed by hand?")
-    return Checkpoint(folder=target, state=json.loads((target / STATE).read_text()))
+
+
+def checksums(folder: Path) -> dict[str, list[int]]:
+    """path -> [bytes, crc32] of the files below `folder`."""
+    return {
+        path.relative_to(folder).as_posix(): [path.stat().st_size, _crc(path)]
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def _crc(path: Path) -> int:
+    value = 0
+    with open(path, "rb") as file:
+        while block := file.read(BLOCK):
+            value = zlib.crc32(block, value)
+    return value
+
+
+def _write_state(folder: Path, state: Mapping[str, Any]) -> None:
+    (folder / STATE).write_text(json.dumps(dict(state), indent=1, sort_keys=True))
+
+
+def _fill(aside: Path, target: Path, fill: Callable[[Path], None]) -> None:
+    """Libraries that write files tell of the system's errors in words of their own. Raises WriteError."""
+    try:
+        fill(aside)
+    except OSError:
+        raise
+    except Exception as error:
+        code = re.search(r"\bcode: (\d+)", str(error))  # Rust's, of safetensors: Os { code: 28, kind: StorageFull, ... }
+        if code is None:
+            raise
+        raise WriteError(int(code[1]), os.strerror(int(code[1])), str(target)) from error
 
 
 def _clean(folder: Path) -> None:

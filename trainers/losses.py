@@ -13,11 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from agentrl.errors import UsageError, nearest
-
 MAX_LOG_RATIO = 20.0  # e^20 is beyond any use, and its square is still finite in float32
-KL_ESTIMATORS = ("none", "k1", "k2", "k3")
-CORRECTIONS = ("none", "tis")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,24 +103,12 @@ def policy_loss(
     correction: str = "none",
     correction_cap: float = 2.0,
 ) -> PolicyLoss:
-    """A PolicyLoss from plain arguments. Raises UsageError for what cannot be meant.
+    """A PolicyLoss from plain arguments, which make sense together as `agentrl.validate` has it.
 
     clip_low, clip_high: the ratio stays in [1 - clip_low, 1 + clip_high] (asymmetric: DAPO's clip-higher). dual_clip: for
     negative advantages the loss is at most dual_clip * |advantage| (arXiv 1912.09729), 0 for off. kl: none | k1 | k2 | k3.
     correction: none | tis, the token's loss times min(old / engine, correction_cap).
     """
-    if kl not in KL_ESTIMATORS:
-        raise UsageError(f"there is no KL estimator {kl!r} (trainer.kl); {nearest(kl, KL_ESTIMATORS)}")
-    if correction not in CORRECTIONS:
-        raise UsageError(f"there is no correction {correction!r} (trainer.correction); {nearest(correction, CORRECTIONS)}")
-    if clip_low < 0 or clip_high < 0 or clip_low > 1:
-        raise UsageError(f"clip_low must be in [0, 1] and clip_high at least 0, got {clip_low} and {clip_high}")
-    if dual_clip and dual_clip <= 1:
-        raise UsageError(f"dual_clip must be above 1 (3 is usual), or 0 for off, got {dual_clip}")
-    if kl == "none" and kl_coef:
-        raise UsageError(f"kl_coef is {kl_coef}, but trainer.kl is none: name an estimator (k3 is usual), or set kl_coef to 0")
-    if correction_cap <= 0:
-        raise UsageError(f"correction_cap must be above 0, got {correction_cap}")
     return PolicyLoss(
         clip_low=clip_low,
         clip_high=clip_high,
@@ -135,6 +119,10 @@ def policy_loss(
         correction=correction,
         correction_cap=correction_cap,
     )
+
+
+LOSSES = {"clip": policy_loss}
+"""By the names of `trainer.loss`."""
 
 
 def kl_divergence(estimator: str, logprobs: Tensor, reference: Tensor, ratio: Tensor) -> Tensor:

@@ -16,6 +16,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from agentrl.errors import UsageError
+
 
 class MasterAdamW:
     """Fused AdamW. Weight decay goes on matrices (two dimensions or more) only, not on norms and biases."""
@@ -87,20 +89,24 @@ class MasterAdamW:
         save_file(
             {name: master.detach().contiguous() for name, master in self._masters.items()}, folder / "masters.safetensors"
         )
-        torch.save(self._adam.state_dict(), folder / "optimizer.pt")
+        with open(folder / "optimizer.pt", "wb") as file:  # torch's own writer hides why a disk refuses
+            torch.save(self._adam.state_dict(), file)
 
     @torch.no_grad()
     def load(self, folder: Path) -> None:
-        """Into the tensors that are there, so that who shares them sees it. Raises ValueError for another model's file."""
+        """Into the tensors that are there, so that who shares them sees it; all or none. Raises UsageError for another model's
+        file."""
         stored = load_file(folder / "masters.safetensors")
+        optimizer = torch.load(folder / "optimizer.pt", weights_only=True)
         if stored.keys() != self._masters.keys():
             odd = sorted(stored.keys() ^ self._masters.keys())
-            raise ValueError(f"{folder} was saved from another model: {len(odd)} parameters differ, {odd[0]} for one")
+            raise UsageError(f"{folder} was saved from another model: {len(odd)} parameters differ, {odd[0]} for one")
         for name, master in self._masters.items():
             if stored[name].shape != master.shape:
-                raise ValueError(f"{folder}: {name} is {tuple(stored[name].shape)}, this model's is {tuple(master.shape)}")
+                raise UsageError(f"{folder}: {name} is {tuple(stored[name].shape)}, this model's is {tuple(master.shape)}")
+        for name, master in self._masters.items():
             master.copy_(stored[name])
-        self._adam.load_state_dict(torch.load(folder / "optimizer.pt", weights_only=True))
+        self._adam.load_state_dict(optimizer)
         self.zero_grad()
         self._publish()
 

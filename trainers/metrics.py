@@ -5,8 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
-from agentrl.episode import EpisodeGroup
-
 from .batch import Row
 
 PER_TOKEN = {
@@ -31,9 +29,12 @@ class Totals:
         self._steps.append(metrics)
 
     def means(self) -> dict[str, float]:
-        """loss and grad_norm: mean over optimizer steps. ratio, divergences, clip fraction, entropy (nats): mean over tokens
-        that had a gradient. ess: (sum w)^2 / (n sum w^2) of the ratios, in (0, 1]. mismatch_mean, mismatch_max:
-        |trainer's - engine's logprob| in the first optimizer step, whose policy is the one before this step."""
+        """Without an optimizer step only their number, 0. loss and grad_norm: mean over optimizer steps. ratio, divergences,
+        clip fraction, entropy (nats): mean over tokens that had a gradient. ess: (sum w)^2 / (n sum w^2) of the ratios, in
+        (0, 1]. mismatch_mean, mismatch_max: |trainer's - engine's logprob| in the first optimizer step, whose policy is the
+        one before this step."""
+        if not self._steps:
+            return {"optimizer_steps": 0.0, "computed_tokens": 0.0}
         out = {name: self._mean_of_steps(name) for name in ("loss", "grad_norm")}
         tokens = self._sum("tokens")
         if tokens:
@@ -58,16 +59,10 @@ class Totals:
         return statistics.fmean(step[key] for step in self._steps)
 
 
-def batch_metrics(groups: Sequence[EpisodeGroup], rows: Sequence[Row]) -> dict[str, float]:
-    """Of the batch as it came. groups_uniform: whose usable rewards are all equal."""
-    rewards = [[episode.reward for episode in group.usable] for group in groups]
-    flat = [reward for group in rewards for reward in group]
+def batch_metrics(rows: Sequence[Row]) -> dict[str, float]:
+    """Of the samples that came. What can be said of their episodes and groups, `agentrl.record` counts."""
     advantages = [row.advantage for row in rows]
     return {
-        "groups": float(len(groups)),
-        "groups_uniform": float(sum(len(set(group)) <= 1 for group in rewards)),
-        "reward_mean": statistics.fmean(flat),
-        "reward_std": statistics.pstdev(flat),
         "samples": float(len(rows)),
         "samples_zero_advantage": float(sum(a == 0.0 for a in advantages)),
         "samples_truncated": float(sum(row.sample.truncated for row in rows)),

@@ -14,20 +14,17 @@ from typing import Protocol
 from torch import Tensor
 
 from agentrl.backend import Backend
-from agentrl.config import TrainerConfig
+from agentrl.config import Config, SamplingConfig, TrainerConfig
 from agentrl.episode import EpisodeGroup
-from agentrl.errors import UsageError, nearest
 from agentrl.sample import Sample
+from agentrl.validate import validate
 
-from .advantages import advantage
+from .advantages import ADVANTAGES
 from .batch import Row, denominator, minibatches, rows_of
-from .losses import policy_loss
+from .losses import LOSSES
 from .metrics import Totals, batch_metrics
 from .packing import trained_positions
 from .schedules import learning_rate
-
-DENOMINATORS = ("tokens", "sequences")
-OLD_LOGPROBS = ("engine", "recompute")
 
 
 class LogprobSource(Protocol):
@@ -37,7 +34,7 @@ class LogprobSource(Protocol):
 
 
 class Trainer:
-    """Trains with one backend. Raises UsageError for a configuration that cannot be meant.
+    """Trains with one backend. Raises UsageError for a configuration that cannot be meant, as `agentrl.validate` says.
 
     >>> trainer = Trainer(backend, TrainerConfig(), temperature=1.0)           # doctest: +SKIP
     >>> trainer.step(groups, 0)["clip_fraction"]                               # doctest: +SKIP
@@ -56,12 +53,14 @@ class Trainer:
         seed: int = 0,
     ) -> None:
         """temperature, top_p, top_k: how the episodes were sampled. `reference`: needed when `config.kl` is not none."""
+        sampling = SamplingConfig(temperature=temperature, top_p=top_p, top_k=top_k)
+        validate(Config(trainer=config, sampling=sampling))
+        if config.kl != "none" and reference is None:
+            raise ValueError(f"trainer.kl={config.kl} needs a reference policy, and none was given")
         self.backend = backend
         self._config, self._temperature, self._reference, self._seed = config, temperature, reference, seed
-        self._advantage = advantage(config.advantage)
-        if config.loss != "clip":
-            raise UsageError(f"there is no loss {config.loss!r} (trainer.loss); {nearest(config.loss, ['clip'])}")
-        self._loss = policy_loss(
+        self._advantage = ADVANTAGES[config.advantage]
+        self._loss = LOSSES[config.loss](
             clip_low=config.clip_low,
             clip_high=config.clip_high,
             dual_clip=config.dual_clip,
@@ -71,11 +70,11 @@ class Trainer:
             correction=config.correction,
             correction_cap=config.correction_cap,
         )
-        self._check(top_p, top_k)
 
     def step(self, groups: Sequence[EpisodeGroup], number: int) -> dict[str, float]:
         """Trains on the groups: `epochs` passes of `minibatches` optimizer steps each. `number` counts steps from 0; it
-        decides the learning rate and the order of minibatches. Blocks; call it in a thread. Raises EmptyBatch, and
+        decides the learning rate and the order of minibatches. A minibatch without a gradient is no step: momentum and weight
+        decay would move the policy by what other batches have said. Blocks; call it in a thread. Raises EmptyBatch, and
         FloatingPointError when a gradient is not finite."""
         started = time.perf_counter()
         rows = rows_of(groups, self._advantage)
@@ -84,10 +83,11 @@ class Trainer:
         lr = self.learning_rate(number)
         totals = Totals()
         for i, part in enumerate(parts):
-            totals.add(self._optimize(part, lr, first=i == 0))
+            if any(map(self._counts, part)):
+                totals.add(self._optimize(part, lr, first=i == 0))
         skipped = float(sum(not self._counts(row) for row in rows))
         speed = totals.speed(time.perf_counter() - started)
-        return {**batch_metrics(groups, rows), "samples_skipped": skipped, **totals.means(), "lr": lr, **speed}
+        return {**batch_metrics(rows), "samples_skipped": skipped, **totals.means(), "lr": lr, **speed}
 
     def learning_rate(self, number: int) -> float:
         """Of step `number`, from 0."""
@@ -138,33 +138,3 @@ class Trainer:
         """Of the trained tokens of each row."""
         values = source.logprobs([row.sample for row in rows], temperature=self._temperature)
         return [v[trained_positions(row.sample)] for row, v in zip(rows, values, strict=True)]
-
-    def _check(self, top_p: float, top_k: int) -> None:
-        config = self._config
-        for key, value, valid in (
-            ("loss_denominator", config.loss_denominator, DENOMINATORS),
-            ("old_logprobs", config.old_logprobs, OLD_LOGPROBS),
-        ):
-            if value not in valid:
-                raise UsageError(f"there is no {value!r} for trainer.{key}; {nearest(value, valid)}")
-        if config.epochs < 1 or config.minibatches < 1:
-            raise UsageError(f"trainer.epochs and trainer.minibatches start at 1, got {config.epochs} and {config.minibatches}")
-        if config.minibatches > config.prompts_per_step:
-            raise UsageError(
-                f"trainer.minibatches={config.minibatches} is more than trainer.prompts_per_step={config.prompts_per_step}: "
-                "a minibatch holds whole groups"
-            )
-        if config.kl != "none" and self._reference is None:
-            raise UsageError(f"trainer.kl={config.kl} needs a reference policy, and none was given")
-        if config.correction == "tis" and config.old_logprobs == "engine":
-            raise UsageError(
-                "trainer.correction=tis compares the trainer's logprobs with the engine's: set trainer.old_logprobs=recompute"
-            )
-        self.learning_rate(0)  # refuses an unknown schedule now, not in the first step
-        if not self._temperature > 0:
-            raise UsageError("sampling.temperature must be above 0 for training: greedy episodes of a group are all the same")
-        if (top_p < 1.0 or top_k > 0) and (config.old_logprobs == "engine" or config.correction != "none"):
-            raise UsageError(
-                f"sampling.top_p={top_p}, top_k={top_k} renormalize the engine's logprobs, the trainer's are of the whole "
-                "distribution, and their ratio means nothing: set top_p=1 and top_k=0, or trainer.old_logprobs=recompute"
-            )

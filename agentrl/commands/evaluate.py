@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentrl.commands.arguments import Parser, overrides
 from agentrl.compose import Resolved, compose
-from agentrl.episode import to_json
+from agentrl.config import Config
 from agentrl.errors import UsageError
 from agentrl.live import duration
-from agentrl.rundir import RunDir, find
+from agentrl.rundir import RunDir, find, names
+from agentrl.scores import Score, check_measured, to_lines
+from agentrl.stop import EXIT_CODE
+from agentrl.whole_write import replace_text
+
+if TYPE_CHECKING:
+    from agentrl.measure import Measured
 
 EPILOG = """examples:
   agentrl eval env=code_sandbox model=smollm2-135m eval.tasks=200
@@ -25,16 +32,52 @@ def run(argv: Sequence[str]) -> int:
     overrides(parser)
     args = parser.parse(argv)
     resolved = resolve(args.overrides, Path(args.config) if args.config else None)
+    kept = Path(args.episodes).expanduser() if args.episodes else None
+    if kept is not None:
+        check_file(kept)
     from time import monotonic
 
     from agentrl.run import evaluate
 
     began = monotonic()
-    score, episodes = evaluate(resolved.config)
-    if args.episodes:
-        Path(args.episodes).write_text("".join(json.dumps(to_json(episode)) + "\n" for episode in episodes))
-    print(f"{resolved.config.model.id}: {score}, in {duration(monotonic() - began)}")
+    measured = evaluate(resolved.config)
+    if kept is not None:
+        replace_text(kept, to_lines(measured.episodes))
+    print("\n".join(table(measured, resolved.config, monotonic() - began)))
+    if measured.stopped:
+        return EXIT_CODE
+    check_measured(measured.episodes)
     return 0
+
+
+def table(measured: Measured, config: Config, seconds: float) -> Iterator[str]:
+    """What was measured and what came of it, a line each."""
+    score = measured.score
+    yield f"model      {measured.what}"
+    yield f"tasks      {config.eval.tasks} held-out tasks of {config.env.id} x {config.eval.samples}"
+    if measured.stopped:
+        yield f"stopped    after {len(measured.episodes)} of {measured.planned} episodes, those that ended first"
+    low, high = score.pass_interval
+    if score.episodes:
+        yield f"pass rate  {100 * score.pass_rate:.1f}% [{100 * low:.1f}, {100 * high:.1f}]"
+        yield f"reward     {score.reward:.3f} ± {score.reward_half:.3f}"
+    aborted, cut_short = _outcomes(score, "aborted"), _outcomes(score, "truncated", "cut by a limit")
+    yield f"episodes   {score.episodes} counted, {aborted}, {cut_short}"
+    turns, cut, unread = (int(score.counts.get(name, 0)) for name in ("turns", "answers_cut", "parse_errors"))
+    yield f"answers    {turns}, {cut} cut at sampling.max_new_tokens={config.sampling.max_new_tokens}, {unread} unreadable"
+    tokens = int(score.counts.get("sampled_tokens", 0))
+    yield f"time       {duration(seconds)}, {tokens:,} tokens sampled"
+
+
+def check_file(file: Path) -> None:
+    """Can it be written? Asked before the work is done. Makes nothing. Raises UsageError."""
+    folder = file.parent
+    if file.is_dir():
+        raise UsageError(f"--episodes {file} is a folder; give a file in it")
+    if not folder.is_dir():
+        raise UsageError(f"--episodes {file}: there is no folder {folder}; make it, or choose another place")
+    if not os.access(file if file.exists() else folder, os.W_OK) or not os.access(folder, os.W_OK):
+        raise UsageError(f"--episodes {file}: you may not write there; choose another place")
 
 
 def resolve(overrides: Sequence[str], file: Path | None) -> Resolved:
@@ -55,4 +98,19 @@ def _run(name: str, out: str) -> RunDir | None:
     try:
         return find(name, out)
     except UsageError:
+        if _lies_among_runs(Path(name).expanduser(), out):
+            raise
         return None  # a model's name or a hub id
+
+
+def _lies_among_runs(path: Path, out: str) -> bool:
+    """Is it a path into a folder that runs lie in? A hub id has a slash too."""
+    folders = [folder for folder in path.parents if folder != Path()]
+    return not path.exists() and any(folder == Path(out).expanduser() or names(str(folder)) for folder in folders)
+
+
+def _outcomes(score: Score, kind: str, words: str = "") -> str:
+    """As in: 3 aborted (2 env_error, 1 sandbox_lost)."""
+    each = {name.removeprefix(f"{kind}/"): int(n) for name, n in score.counts.items() if name.startswith(f"{kind}/")}
+    which = f" ({', '.join(f'{count} {outcome}' for outcome, count in each.items())})" if each else ""
+    return f"{int(score.counts.get(kind, 0))} {words or kind}{which}"

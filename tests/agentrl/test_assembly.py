@@ -49,6 +49,9 @@ DISTINCT = configs.Config(
 ONLY_LOOK = ("agentrl.compose", "agentrl.validate", "agentrl.plan", "agentrl.rundir", "dataclasses", "copy")
 """Modules that read keys to check, print or copy them."""
 
+KL = ("trainer.kl=k3", "trainer.kl_coef=0.1")
+"""No answer is worth anything in that run, and without a reward nothing but a divergence is learnt from."""
+
 ELSEWHERE = {"resume", "run", "out"}
 """What a run is called and where it lies: dealt with before there is one."""
 
@@ -131,7 +134,7 @@ def test_what_the_trainer_and_the_continuations_are_made_of(monkeypatch: pytest.
 def test_no_key_is_accepted_and_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All keys that a run and an evaluation read, as they are read."""
     used: set[str] = set()
-    resolved = small(tmp_path, "run=a", "trainer.steps=1", "eval.tasks=1", env="code_sandbox")
+    resolved = small(tmp_path, "run=a", "trainer.steps=1", "eval.tasks=1", *KL, env="code_sandbox")
     resolved.config.sandbox.backend = "scripted"  # the double has no name that a user may write
     for field in dataclasses.fields(configs.Config):
         section = getattr(resolved.config, field.name)

@@ -206,9 +206,10 @@ def test_a_row_that_a_kill_has_lost_is_made_again_from_the_episodes(tmp_path: Pa
 
 
 def test_evaluate_measures_a_model_on_tasks_that_training_never_sees(tmp_path: Path) -> None:
-    score, episodes = runs.evaluate(small(tmp_path, "eval.tasks=3", "eval.samples=2").config, watch=Silent())
-    assert (score.episodes, len(episodes)) == (6, 6)
-    again, _ = runs.evaluate(small(tmp_path, "eval.tasks=3", "eval.samples=2").config, watch=Silent())
-    assert again == score
+    measured = runs.evaluate(small(tmp_path, "eval.tasks=3", "eval.samples=2").config, watch=Silent())
+    assert (measured.score.episodes, len(measured.episodes), measured.planned, measured.stopped) == (6, 6, 6, False)
+    assert measured.what == "tiny (random)"
+    again = runs.evaluate(small(tmp_path, "eval.tasks=3", "eval.samples=2").config, watch=Silent())
+    assert again.score == measured.score
     with pytest.raises(UsageError, match="leaves nothing to evaluate"):
         runs.evaluate(small(tmp_path).config, watch=Silent())

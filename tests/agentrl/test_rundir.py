@@ -12,7 +12,7 @@ import pytest
 
 from agentrl import rundir
 from agentrl.compose import compose
-from agentrl.errors import UsageError
+from agentrl.errors import Damaged, UsageError
 from agentrl.rundir import RunDir, append_metrics, create, cut_metrics, default_name, find, read_metrics
 from tests.support.disk import full_after
 
@@ -62,9 +62,9 @@ def test_a_run_is_found_by_name_folder_or_anything_in_it(tmp_path: Path) -> None
     run.checkpoints.mkdir()
     for name in ("try", str(run.path), str(run.checkpoints / "best"), str(run.config)):
         assert find(name, str(tmp_path)).path == run.path
-    with pytest.raises(UsageError, match="there is no run 'tri'; did you mean 'try'"):
+    with pytest.raises(UsageError, match=rf"no run 'tri'; looked in {tmp_path} \(out={tmp_path}\): did you mean 'try'"):
         find("tri", str(tmp_path))
-    with pytest.raises(UsageError, match=r"there is no run in .*none"):
+    with pytest.raises(UsageError, match=rf"there is no run 'try'; looked in {tmp_path / 'none'} .*: there is none in it"):
         find("try", str(tmp_path / "none"))
 
 
@@ -128,7 +128,7 @@ def test_metrics_after_the_step_that_is_gone_on_from_are_cut(tmp_path: Path) -> 
 def test_damage_in_the_middle_is_an_error_that_names_the_line(tmp_path: Path) -> None:
     file = tmp_path / "metrics.jsonl"
     file.write_text('{"step": 1}\n{"st\n{"step": 3}\n')
-    with pytest.raises(ValueError, match="line 2"):
+    with pytest.raises(Damaged, match=r"metrics.jsonl, line 2: no row of metrics"):
         read_metrics(file)
 
 

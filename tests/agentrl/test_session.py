@@ -1,4 +1,4 @@
-"""What a run does around its steps: the row of each, stops in between, and waits for the engine that end."""
+"""What a run does around its steps: the row of each, alarms, stops in between, and waits for the engine that end."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 
+from agentrl.alarms import Alarms
 from agentrl.compose import compose
 from agentrl.episode import RolloutError
+from agentrl.evaluator import Evaluator
 from agentrl.live import PlainWatch
+from agentrl.logbook import Logbook
 from agentrl.phases import Phases
 from agentrl.rundir import RunDir, read_metrics
 from agentrl.scores import Evaluations
@@ -45,20 +48,31 @@ class Engine:
         """Done."""
 
 
-def session(folder: Path, *overrides: str, stream: io.StringIO | None = None, **more: Any) -> Session:
-    shown = PlainWatch(stream or io.StringIO())
-    unused: dict[str, Any] = dict.fromkeys(("transport", "trainer", "backend", "checkpoints", "setup"))
+def session(folder: Path, *overrides: str, stream: io.StringIO | None = None, tasks: Any = (), **more: Any) -> Session:
+    shown, stop = PlainWatch(stream or io.StringIO()), Stop()
+    config, phases = compose(["env=guess_number", "model=tiny", *overrides]).config, Phases(shown)
+    trackers, alarms = [JsonLines(folder / "metrics.jsonl")], more.pop("alarms", Alarms())
+    evaluator = Evaluator(
+        config=config,
+        setup=None,
+        tasks=tasks,
+        evaluations=Evaluations(folder / "evals"),
+        watch=shown,
+        phases=phases,
+        stop=stop,
+        keep_best=lambda step: None,
+    )
+    unused: dict[str, Any] = dict.fromkeys(("transport", "trainer", "backend", "checkpoints"))
     usual = {
         "run": RunDir(path=folder),
-        "config": compose(["env=guess_number", "model=tiny", *overrides]).config,
+        "config": config,
         "source": Played(),
         "engine": Engine(),
-        "evaluations": Evaluations(folder / "evals"),
-        "held_out": (),
-        "trackers": [JsonLines(folder / "metrics.jsonl")],
+        "evaluator": evaluator,
+        "logbook": Logbook(rows=[], trackers=trackers, watch=shown, alarms=alarms),
         "watch": shown,
-        "phases": Phases(shown),
-        "stop": Stop(),
+        "phases": phases,
+        "stop": stop,
         "pauses": False,
         "step": 1,
         "saved": 0,
@@ -105,16 +119,32 @@ def test_an_engines_own_timeout_is_not_taken_for_the_deadline(tmp_path: Path) ->
 def test_an_evaluation_that_does_not_end_leaves_the_steps_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception | None
 ) -> None:
-    async def evaluation(self: Session) -> None:
+    async def evaluation(self: Evaluator) -> None:
         if error is not None:
             raise error
         self.stop.ask()  # Ctrl-C in the middle of it
         await asyncio.sleep(60)
 
-    monkeypatch.setattr(Session, "_evaluate", evaluation)
-    one = session(tmp_path, "eval.every=1", held_out=(Task(id="held"),))
+    monkeypatch.setattr(Evaluator, "_play", evaluation)
+    one = session(tmp_path, "eval.every=1", tasks=(Task(id="held"),))
     with pytest.raises(Stopped if error is None else RolloutError):
         asyncio.run(asyncio.wait_for(one.on_step(1, {"loss": 0.25}), 20))
     (row,) = read_metrics(tmp_path / "metrics.jsonl")
     assert (row["step"], row["loss"], row["episodes"]) == (1, 0.25, 2)
     assert not [name for name in row if name.startswith("eval/")]
+
+
+def test_alarms_are_counted_in_the_row_and_said(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    one = session(tmp_path, "eval.tasks=0", stream=stream, alarms=Alarms(tools=("python",)))
+    for step in range(1, 4):
+        asyncio.run(one.on_step(step, {"optimizer_steps": 1.0}))
+    assert [row["alarm/no_tool_calls"] for row in read_metrics(tmp_path / "metrics.jsonl")] == [1, 2, 3]
+    assert stream.getvalue().count("in 3 steps in a row no episode has called a tool (python)") == 1
+
+
+def test_a_step_that_is_done_again_after_a_kill_keeps_its_row_and_rings_no_alarm_twice(tmp_path: Path) -> None:
+    one = session(tmp_path, "eval.tasks=0", alarms=Alarms(tools=("python",)))
+    for step in (1, 1, 2):
+        asyncio.run(one.on_step(step, {}))
+    assert [(row["step"], row["alarm/no_tool_calls"]) for row in read_metrics(tmp_path / "metrics.jsonl")] == [(1, 1), (2, 2)]

@@ -133,7 +133,7 @@ def test_metrics_by_hand(tmp_path: Path) -> None:
             expected = {"episodes": 4, "groups": 2, "turns": 12, "tool_calls": 4, "tool_errors": 0, "parse_errors": 4}
             assert {name: metrics[name] for name in expected} == expected
             assert metrics["sampled_tokens"] == 4 * (len(call) + 1 + len("no number") + 1 + 2)
-            assert (metrics["reward_mean"], metrics["reward_std"], metrics["reward/env"]) == (0.5, 0.5, 0.5)
+            assert (metrics["reward"], metrics["reward_std"], metrics["reward/env"]) == (0.5, 0.5, 0.5)
             assert (metrics["aborted"], metrics["truncated"], metrics["retried"], metrics["dropped"]) == (0, 0, 0, 0)
             assert (metrics["staleness_mean"], metrics["staleness_max"]) == (0, 0)
             assert metrics["loop_lag_s"] < 20

@@ -93,7 +93,7 @@ def test_a_run_that_aborted_episodes_ended_goes_on_once_the_cause_is_mended(tmp_
     async def main() -> None:
         async with managed(tmp_path, FakeEngine(breaks, tick=0.01), on_abort=policy, max_abort_rate=1.0) as (manager, _, _e):
             waiting = asyncio.create_task(manager.next_batch(1))
-            await until(lambda: manager._tally._counts["aborted"] == 1)
+            await until(lambda: manager._tally._stats.counts["aborted"] == 1)
             if policy == "stop":
                 with pytest.raises(RolloutError, match=r"g0-0 was aborted \(engine_error\): EngineError: the disk is full"):
                     await waiting

@@ -1,6 +1,5 @@
 import pytest
 
-from agentrl.errors import UsageError
 from agentrl.trainers.schedules import learning_rate
 
 
@@ -22,8 +21,3 @@ def test_decays():
 def test_warm_up_longer_than_the_run_and_steps_beyond_it():
     assert learning_rate(0, peak=1.0, schedule="linear", warmup_steps=10, steps=5) == 0.1
     assert learning_rate(99, peak=1.0, schedule="linear", warmup_steps=0, steps=5) == 0.0
-
-
-def test_unknown_schedule():
-    with pytest.raises(UsageError, match="cosine"):
-        learning_rate(0, peak=1.0, schedule="cosin", warmup_steps=0, steps=1)

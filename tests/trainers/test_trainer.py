@@ -8,9 +8,13 @@ from agentrl.config import TrainerConfig
 from agentrl.episode import EpisodeGroup, Outcome
 from agentrl.errors import UsageError
 from agentrl.task import Task
+from agentrl.trainers.advantages import ADVANTAGES
 from agentrl.trainers.backends.scripted import ScriptedBackend
-from agentrl.trainers.batch import EmptyBatch
+from agentrl.trainers.batch import EmptyBatch, denominator
+from agentrl.trainers.losses import LOSSES, kl_divergence
+from agentrl.trainers.schedules import learning_rate
 from agentrl.trainers.trainer import Trainer
+from agentrl.validate import CHOICES
 from tests.trainers.builders import backend, episode, group, tiny
 
 
@@ -42,7 +46,7 @@ def test_advantage_zero_is_left_out_but_counted():
     (step,) = double.steps
     assert [s.group for s in step.samples] == ["b", "b"]
     assert step.denominator == 5 * 2
-    assert (metrics["samples"], metrics["samples_skipped"], metrics["groups_uniform"]) == (5.0, 3.0, 1.0)
+    assert (metrics["samples"], metrics["samples_skipped"]) == (5.0, 3.0)
     assert metrics["tokens_trained"] == 10.0
 
 
@@ -54,12 +58,35 @@ def test_with_a_regularizer_nothing_is_left_out(regularizer):
     assert metrics["samples_skipped"] == 0.0
 
 
-def test_a_batch_without_any_signal_is_still_a_step():
+def test_a_batch_without_any_signal_is_no_step():
     t, double = trainer()
     metrics = t.step([group("same", [1.0, 1.0])], 0)
-    assert double.steps[0].samples == ()
-    assert metrics["loss"] == 0.0
-    assert "ratio_mean" not in metrics
+    assert double.steps == []
+    assert (metrics["optimizer_steps"], metrics["samples"], metrics["samples_skipped"]) == (0.0, 2.0, 2.0)
+    assert not {"loss", "grad_norm", "ratio_mean"} & metrics.keys()  # there is none to be told
+
+
+def test_momentum_and_weight_decay_move_nothing_where_no_group_differs():
+    """After a step with a gradient Adam's momentum would carry the weights on."""
+    b = backend(weight_decay=0.1)
+    t, _ = trainer(b, lr=1e-2)
+
+    def weights():
+        return [p.detach().clone() for p in b.model.parameters()]
+
+    before = weights()
+    t.step([group("a", [1.0, 0.0])], 0)
+    learnt = weights()
+    assert any(not torch.equal(x, y) for x, y in zip(before, learnt, strict=True))
+    t.step([group("same", [1.0, 1.0])], 1)
+    assert all(torch.equal(x, y) for x, y in zip(learnt, weights(), strict=True))
+
+
+def test_a_minibatch_without_any_signal_is_left_out():
+    t, double = trainer(minibatches=2)
+    metrics = t.step([group("same", [1.0, 1.0]), group("b", [1.0, 0.0])], 0)
+    assert [[s.group for s in step.samples] for step in double.steps] == [["b", "b"]]
+    assert metrics["optimizer_steps"] == 1.0
 
 
 def test_denominators():
@@ -94,13 +121,21 @@ def test_aborted_episodes_are_neither_trained_nor_in_the_baseline_and_truncated_
     metrics = t.step([as_group("a", *episodes)], 0)
     assert [x["advantages"][0].item() for x in double.steps[0].inputs] == [0.5, -0.5]
     assert metrics["samples_truncated"] == 1.0
-    assert metrics["reward_mean"] == 0.5
 
 
 def test_a_batch_of_aborted_episodes_is_an_error():
     t, _ = trainer()
-    with pytest.raises(EmptyBatch, match="1 groups"):
-        t.step([as_group("a", episode("a", 0, 1.0, outcome=Outcome.ENV_ERROR))], 0)
+    broken = [replace(episode("a", i, 1.0, outcome=Outcome.ENV_ERROR), error="KeyError: 'x'") for i in range(2)]
+    with pytest.raises(EmptyBatch, match=r"batch of 1 groups .*: 2 of 3 episodes ended as env_error: KeyError: 'x'$"):
+        t.step([as_group("a", *broken, episode("a", 2, 1.0, outcome=Outcome.SANDBOX_LOST))], 0)
+
+
+def test_a_batch_in_which_nothing_was_sampled_names_the_key_to_raise():
+    t, _ = trainer()
+    full = episode("a", 0, 0.0, outcome=Outcome.MAX_TOKENS)
+    cut = replace(full, transcripts=(full.transcript.fork(1),), error="the conversation has 900 tokens")
+    with pytest.raises(EmptyBatch, match=r"1 of 1 .* ended as max_tokens: .* 900 tokens; raise sampling.max_episode_tokens"):
+        t.step([as_group("a", cut)], 0)
 
 
 def test_learning_rate_follows_the_steps_number():
@@ -202,11 +237,17 @@ def test_correction_weights():
         ({"loss_denominator": "token"}, "'tokens'"),
         ({"old_logprobs": "recomputed"}, "'recompute'"),
         ({"minibatches": 9}, "prompts_per_step=8"),
-        ({"minibatches": 0}, "start at 1"),
-        ({"epochs": 0}, "start at 1"),
-        ({"kl": "k3"}, "reference"),
+        ({"minibatches": 0}, "minibatches=0 must be at least 1"),
+        ({"epochs": 0}, "epochs=0 must be at least 1"),
+        ({"kl": "k4", "kl_coef": 0.1}, "'k1'"),
+        ({"kl_coef": 0.1}, "no effect with trainer.kl=none"),
+        ({"clip_low": 1.5}, "clip_low"),
+        ({"clip_high": -0.1}, "clip_high"),
+        ({"dual_clip": 0.5}, "dual_clip"),
+        ({"correction": "tiss"}, "'tis'"),
+        ({"correction_cap": 0.0}, "correction_cap"),
         ({"correction": "tis"}, "old_logprobs=recompute"),
-        ({"temperature": 0.0}, "greedy"),
+        ({"temperature": 0.0}, "temperature=0"),
         ({"top_p": 0.9}, "top_p"),
         ({"top_k": 5}, "top_k"),
         ({"lr_schedule": "cosin"}, "'cosine'"),
@@ -215,6 +256,23 @@ def test_correction_weights():
 def test_configurations_that_cannot_be_meant(changes, message):
     with pytest.raises(UsageError, match=message):
         trainer(**changes)
+
+
+def test_a_divergence_needs_something_to_diverge_from():
+    with pytest.raises(ValueError, match="needs a reference policy"):
+        trainer(kl="k3", kl_coef=0.1)
+
+
+def test_every_name_that_the_config_may_hold_is_known_here():
+    """The names stand in `agentrl.validate`, and what they stand for in this part."""
+    assert set(CHOICES["trainer.advantage"]) == set(ADVANTAGES)
+    assert set(CHOICES["trainer.loss"]) == set(LOSSES)
+    assert set(CHOICES["trainer.kl"]) == {"none", "k1", "k2", "k3"}
+    for name in ("k1", "k2", "k3"):
+        assert kl_divergence(name, torch.zeros(1), torch.ones(1), torch.ones(1)).item() > -2
+    for schedule in CHOICES["trainer.lr_schedule"]:
+        assert 0 < learning_rate(3, peak=1.0, schedule=schedule, warmup_steps=0, steps=6) <= 1
+    assert [denominator([], kind) for kind in CHOICES["trainer.loss_denominator"]] == [0, 0]
 
 
 def test_first_ratio_of_a_real_model_is_exactly_one_with_recompute():
