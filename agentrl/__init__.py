@@ -20,6 +20,7 @@ from agentrl.reward import metric, reward
 from agentrl.sandbox import Exec, Sandbox, SandboxSpec, Status
 from agentrl.task import Secret, Task, TaskSource
 from agentrl.tool import ToolError, ToolResult, tool
+from agentrl.tool_source import use
 
 __version__ = "0.1.0"
 
@@ -50,4 +51,5 @@ __all__ = [
     "metric",
     "reward",
     "tool",
+    "use",
 ]

@@ -2,7 +2,8 @@
 
 The schema comes from type hints and docstring; arguments are validated by pydantic; an invalid call is answered with a
 text the model can learn from. Parameters named `sandbox` or `env` are filled in by the framework and hidden from the
-model. A tool that raises `ToolError` answers with its text; any other exception aborts the episode as TOOL_CRASH.
+model. A tool that raises `ToolError` answers with its text; any other exception aborts the episode as TOOL_CRASH. One that
+returns `rl.done(...)` ends the episode.
 """
 
 from __future__ import annotations
@@ -11,17 +12,18 @@ import asyncio
 import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
 from typing import Any, Protocol, TypeVar, overload
 
 from agentrl.blame import blaming
+from agentrl.env import Step, as_step
 from agentrl.errors import UsageError, nearest
-from agentrl.messages import Image, Message, Part, Text, ToolCall, as_messages
+from agentrl.messages import Image, Message, ParseError, Part, Text, ToolCall, as_messages
 from agentrl.sandbox import Exec, SandboxError, cut
 from agentrl.threads import invoke
-from agentrl.tool_schema import INJECTED, arguments_model, docstring, json_schema, name_of
+from agentrl.tool_schema import INJECTED, arguments_model, docstring, explain, json_schema, name_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -65,6 +67,18 @@ class ToolResult:
 
     content: tuple[Part, ...]
     is_error: bool = False
+    step: Step | None = None
+    """What the call did to the episode, where the tool returned a Step: its reward counts, and it may end the episode."""
+
+    @property
+    def text(self) -> str:
+        """The text parts, joined."""
+        return "".join(part.text for part in self.content if isinstance(part, Text))
+
+    @property
+    def is_last(self) -> bool:
+        """Did it end the episode?"""
+        return self.step is not None and (self.step.terminated or self.step.truncated)
 
     @classmethod
     def error(cls, text: str) -> ToolResult:
@@ -143,6 +157,11 @@ class FunctionTool:
     def _model(self) -> Any:
         return arguments_model(self.function)
 
+    @cached_property
+    def asks(self) -> frozenset[str]:
+        """What the framework must fill in: sandbox, env, self."""
+        return frozenset(inspect.signature(self.function).parameters) & frozenset(INJECTED)
+
     async def __call__(self, arguments: Mapping[str, Any], context: Mapping[str, Any]) -> ToolResult:
         """Raises ToolCrash for whatever the function should not have raised; a lost sandbox passes as SandboxError."""
         import pydantic
@@ -150,58 +169,69 @@ class FunctionTool:
         try:
             valid = self._model.model_validate(dict(arguments))
         except pydantic.ValidationError as error:
-            problems = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'arguments'}: {e['msg']}" for e in error.errors())
-            return ToolResult.error(f"invalid arguments for {self.spec.name}: {problems}")
+            return ToolResult.error(explain(self.spec.name, self.spec.parameters, error))
         given = {info.alias: getattr(valid, field) for field, info in type(valid).model_fields.items()}
-        given |= self._injected(context)
-        result, again = await self._once(given)
-        for _ in range(self.spec.retries):
-            if not again:
-                break
-            result, again = await self._once(given)
-        return result
+        return await call_within(self.spec, self.function, given | injected(self.spec.name, self.asks, context))
 
-    def _injected(self, context: Mapping[str, Any]) -> dict[str, Any]:
-        parameters = inspect.signature(self.function).parameters
-        wanted = [name for name in INJECTED if name in parameters and name != "self"]
-        for name in wanted:
-            if context.get(name) is None:
-                what = "declares no SandboxSpec" if name == "sandbox" else "is not there"
-                raise UsageError(f"tool {self.spec.name} asks for {name!r}, but the environment {what}")
-        return {name: context[name] for name in wanted}
 
-    async def _once(self, given: Mapping[str, Any]) -> tuple[ToolResult, bool]:
-        """(the result, may it be tried again)."""
-        try:
-            async with asyncio.timeout(self.spec.timeout) as limit:
-                value = await invoke(self.function, **given)
-            with blaming(self.function):
-                return as_result(value, self.spec.max_output), False
-        except ToolError as error:
-            return ToolResult.error(cut(str(error), self.spec.max_output)), True
-        except (ToolCrash, SandboxError, UsageError):
-            raise
-        except TimeoutError as error:
-            if not limit.expired():  # its own, of a socket for one
-                raise ToolCrash(f"tool {self.spec.name} raised TimeoutError: {error}") from error
-            stopped = inspect.iscoroutinefunction(self.function)
-            end = "stopped" if stopped else "given up"  # a thread goes on
-            return ToolResult.error(f"{self.spec.name} took longer than {self.spec.timeout:g} s and was {end}"), stopped
-        except Exception as error:
-            raise ToolCrash(f"tool {self.spec.name} raised {type(error).__name__}: {error}") from error
+def injected(name: str, asks: Iterable[str], context: Mapping[str, Any]) -> dict[str, Any]:
+    """What tool `name` asks for, out of the context of its episode. Raises UsageError for what is not there."""
+    for thing in asks:
+        if context.get(thing) is None:
+            what = "declares no SandboxSpec" if thing == "sandbox" else "is not there"
+            raise UsageError(f"tool {name} asks for {thing!r}, but the environment {what}")
+    return {thing: context[thing] for thing in asks}
+
+
+async def call_within(spec: ToolSpec, function: Callable[..., Any], given: Mapping[str, Any]) -> ToolResult:
+    """Calls a tool's function under the limits of its spec: timeout, output, retries.
+
+    Raises ToolCrash for whatever it should not have raised; SandboxError and UsageError pass.
+    """
+    result, again = await _once(spec, function, given)
+    for _ in range(spec.retries):
+        if not again:
+            break
+        result, again = await _once(spec, function, given)
+    return result
+
+
+async def _once(spec: ToolSpec, function: Callable[..., Any], given: Mapping[str, Any]) -> tuple[ToolResult, bool]:
+    """(the result, may it be tried again)."""
+    try:
+        async with asyncio.timeout(spec.timeout) as limit:
+            value = await invoke(function, **given)
+        with blaming(function):
+            return as_result(value, spec.max_output), False
+    except (ToolError, ParseError) as error:
+        return ToolResult.error(cut(str(error), spec.max_output)), True
+    except (ToolCrash, SandboxError, UsageError):
+        raise
+    except TimeoutError as error:
+        if not limit.expired():  # its own, of a socket for one
+            raise ToolCrash(f"tool {spec.name} raised TimeoutError: {error}") from error
+        stopped = inspect.iscoroutinefunction(function)
+        end = "stopped" if stopped else "given up"  # a thread goes on
+        return ToolResult.error(f"{spec.name} took longer than {spec.timeout:g} s and was {end}"), stopped
+    except Exception as error:
+        raise ToolCrash(f"tool {spec.name} raised {type(error).__name__}: {error}") from error
 
 
 def as_result(value: Any, max_output: int) -> ToolResult:
     """What a tool returned, as a result of at most about `max_output` characters of text.
 
-    Text, an Exec, an image, or a list with images or parts in it; anything else as JSON.
+    Text, an Exec, an image, a Step, or a list with images or parts in it; anything else as JSON. Raises TypeError and
+    ValueError for a Step that is none (see `as_step`).
 
-    >>> as_result({"a": [1, None]}, 100).content[0].text
+    >>> as_result({"a": [1, None]}, 100).text
     '{"a": [1, null]}'
     """
+    if isinstance(value, Step):
+        step = as_step(value)
+        shown = as_result([part for message in step.observation for part in message.content] or "", max_output)
+        return replace(shown, step=step)
     if isinstance(value, Exec):
         return ToolResult(content=(Text(text=value.render(max_output)),), is_error=not value.ok)
-    is_error = isinstance(value, ToolResult) and value.is_error
     left, parts = max_output, []
     for part in value.content if isinstance(value, ToolResult) else _parts(value):
         if isinstance(part, Text):
@@ -209,7 +239,8 @@ def as_result(value: Any, max_output: int) -> ToolResult:
             left -= len(part.text)
         parts.append(part)
     empty = not any(isinstance(part, Image) or part.text for part in parts)
-    return ToolResult(content=(Text(text="[no output]"),) if empty else tuple(parts), is_error=is_error)
+    content = (Text(text="[no output]"),) if empty else tuple(parts)
+    return replace(value, content=content) if isinstance(value, ToolResult) else ToolResult(content=content)
 
 
 def _parts(value: Any) -> tuple[Part, ...]:
@@ -227,14 +258,27 @@ def _is_picture(value: Any) -> bool:
     return type(value).__module__.partition(".")[0] == "PIL" or getattr(value, "ndim", 0) in (2, 3)
 
 
+class ToolSession(Protocol):
+    """Tools that hold something for one episode: an object with state, a connection to a server."""
+
+    @property
+    def tools(self) -> Sequence[Tool]: ...
+
+    async def aclose(self) -> None:
+        """Gives back what the calls have taken. Called once, however the episode ended."""
+        ...
+
+
 class ToolBox:
     """The tools of one episode.
 
     >>> box = ToolBox([FunctionTool(len)])        # doctest: +SKIP
     """
 
-    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+    def __init__(self, tools: Iterable[Tool] = (), sessions: Iterable[ToolSession] = ()) -> None:
+        """`sessions`: where some of the tools come from; they are closed with the box."""
         self._tools: dict[str, Tool] = {}
+        self._sessions = tuple(sessions)
         for item in tools:
             if item.spec.name in self._tools:
                 raise UsageError(f"two tools are called {item.spec.name!r}")
@@ -247,24 +291,37 @@ class ToolBox:
     def __len__(self) -> int:
         return len(self._tools)
 
-    async def run(self, calls: Sequence[ToolCall], context: Mapping[str, Any]) -> list[tuple[Message, bool]]:
-        """(the tool's message, is it an error) for each call, in order. Neighboring `parallel` calls run together.
+    async def run(self, calls: Sequence[ToolCall], context: Mapping[str, Any]) -> list[tuple[Message, ToolResult]]:
+        """(the tool's message, its result) for each call, in order. Neighboring `parallel` calls run together; those after one
+        that has ended the episode do not run.
 
         Raises ToolCrash, SandboxError or UsageError, whichever call raised it first; the calls beside it are cancelled.
         """
-        out: list[tuple[Message, bool]] = []
+        out: list[tuple[Message, ToolResult]] = []
         for together, batch in groupby(calls, key=self._is_parallel):
-            if together:
-                out += await self._together(list(batch), context)
-            else:
-                out += [await self._one(call, context) for call in batch]
+            for group in [list(batch)] if together else [[call] for call in batch]:
+                over = any(result.is_last for _, result in out)
+                out += [_not_run(call) for call in group] if over else await self._together(group, context)
         return out
+
+    async def aclose(self) -> None:
+        """Closes the sessions. Tries each before it raises what failed."""
+        failures: list[Exception] = []
+        for session in self._sessions:
+            try:
+                await session.aclose()
+            except Exception as error:
+                failures.append(error)
+        if failures:
+            raise ExceptionGroup("tools could not be closed", failures)
 
     def _is_parallel(self, call: ToolCall) -> bool:
         known = self._tools.get(call.name)
         return known is not None and known.spec.parallel
 
-    async def _together(self, calls: Sequence[ToolCall], context: Mapping[str, Any]) -> list[tuple[Message, bool]]:
+    async def _together(self, calls: Sequence[ToolCall], context: Mapping[str, Any]) -> list[tuple[Message, ToolResult]]:
+        if len(calls) == 1:
+            return [await self._one(calls[0], context)]
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._one(call, context)) for call in calls]
@@ -272,10 +329,19 @@ class ToolBox:
             raise failures.exceptions[0] from failures
         return [task.result() for task in tasks]
 
-    async def _one(self, call: ToolCall, context: Mapping[str, Any]) -> tuple[Message, bool]:
+    async def _one(self, call: ToolCall, context: Mapping[str, Any]) -> tuple[Message, ToolResult]:
         known = self._tools.get(call.name)
         if known is None:
             result = ToolResult.error(f"there is no tool {call.name!r}; {nearest(call.name, self._tools)}")
         else:
             result = await known(call.arguments, context)
-        return Message(role="tool", content=result.content, tool_call_id=call.id, name=call.name), result.is_error
+        return _message(call, result), result
+
+
+def _message(call: ToolCall, result: ToolResult) -> Message:
+    return Message(role="tool", content=result.content, tool_call_id=call.id, name=call.name)
+
+
+def _not_run(call: ToolCall) -> tuple[Message, ToolResult]:
+    result = ToolResult.error("not run: a call before it has ended the episode")
+    return _message(call, result), result

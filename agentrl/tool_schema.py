@@ -8,11 +8,11 @@ from __future__ import annotations
 import inspect
 import re
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from agentrl.blame import stands
-from agentrl.errors import UsageError
+from agentrl.errors import UsageError, nearest
 
 INJECTED = ("self", "sandbox", "env")
 """Parameters that the framework fills in and a model never sees."""
@@ -83,6 +83,64 @@ def json_schema(model: Any) -> dict[str, Any]:
     schema: dict[str, Any] = untitled(model.model_json_schema())
     schema.setdefault("properties", {})
     return schema
+
+
+def explain(name: str, parameters: Mapping[str, Any], error: Any) -> str:
+    """What is wrong with a call's arguments (`error`: pydantic's), and what they are to be: a model can mend its call by it.
+
+    "invalid arguments for search: there is no 'q'; did you mean 'query'?; 'query' is missing. search takes query: string"
+    """
+    problems = []
+    for one in error.errors():
+        where = ".".join(map(str, one["loc"]))
+        if one["type"] == "extra_forbidden":
+            problems.append(unknown_argument(where, parameters if len(one["loc"]) == 1 else {}))
+        elif one["type"] == "missing":
+            problems.append(f"{where!r} is missing")
+        else:
+            problems.append(f"{where or 'arguments'}: {one['msg']}, not {one['input']!r:.60}")
+    return invalid_arguments(name, parameters, problems)
+
+
+def invalid_arguments(name: str, parameters: Mapping[str, Any], problems: Iterable[str]) -> str:
+    return f"invalid arguments for {name}: {'; '.join(problems)}. {name} takes {usage(parameters)}"
+
+
+def unknown_argument(name: str, parameters: Mapping[str, Any]) -> str:
+    """`parameters`: the JSON schema of the object that it was given to."""
+    valid = parameters.get("properties", {})
+    return f"there is no {name!r}{'; ' + nearest(name, valid) if valid else ''}"
+
+
+def usage(parameters: Mapping[str, Any]) -> str:
+    """The arguments in short, for people and models.
+
+    >>> usage({"properties": {"a": {"type": "integer"}, "b": {"enum": ["x", "y"], "default": "x"}}, "required": ["a"]})
+    "a: integer, b: 'x' | 'y' = 'x'"
+    """
+    required = parameters.get("required", ())
+    shown = [
+        f"{name}: {_kind(schema)}"
+        + ("" if name in required else f" = {schema['default']!r}" if "default" in schema else " (optional)")
+        for name, schema in parameters.get("properties", {}).items()
+    ]
+    return ", ".join(shown) or "no arguments"
+
+
+def _kind(schema: Any) -> str:
+    if not isinstance(schema, Mapping):
+        return "any value"
+    if "enum" in schema:
+        return " | ".join(map(repr, schema["enum"]))
+    if "const" in schema:
+        return repr(schema["const"])
+    several = schema.get("anyOf") or schema.get("oneOf")
+    if several:
+        return " | ".join(map(_kind, several))
+    kind = schema.get("type", "object" if "$ref" in schema else "any value")
+    if isinstance(kind, list):
+        return " | ".join(kind)
+    return f"array of {_kind(schema['items'])}" if kind == "array" and "items" in schema else str(kind)
 
 
 def docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:

@@ -1,4 +1,4 @@
-"""The tools of an environment, as a ToolBox: names, functions, tools, and methods marked with @tool."""
+"""The tools of an environment, as a ToolBox: names, functions, classes, sources, tools, and methods marked with @tool."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from typing import Any
 from agentrl.env import Env
 from agentrl.errors import UsageError
 from agentrl.registry import find
-from agentrl.tool import FunctionTool, Tool, ToolBox
+from agentrl.tool import Tool, ToolBox, ToolSession
+from agentrl.tool_source import ClassSource, ToolSource, Use, bound_tools, check_settings, function_tool, marked
+
+_sources: dict[tuple[Path | None, str], ToolSource] = {}
+"""What `use` has made in this process, by folder and settings: the same server or index is not made for each episode."""
 
 
 def toolbox(env: Env) -> ToolBox:
@@ -18,30 +22,67 @@ def toolbox(env: Env) -> ToolBox:
     described or that lacks its sandbox."""
     named = [env.tools] if isinstance(env.tools, str) else env.tools
     beside = _folder(type(env))
-    items = [as_tool(item, beside=beside) for item in named]
-    items += [FunctionTool(getattr(env, name)) for name in _marked(type(env))]
-    for item in items:
-        if _wants_sandbox(item) and env.sandbox is None:
-            raise UsageError(f"tool {item.spec.name!r} needs a sandbox: set `sandbox = SandboxSpec()` on {type(env).__name__}")
-    return ToolBox(items)
+    items: list[Tool] = []
+    sessions: list[ToolSession] = []
+    for item in named:
+        made = resolve(item, beside=beside)
+        if isinstance(made, list):
+            items += made
+        elif isinstance(made, ToolSource):
+            sessions.append(made.session())
+            items += sessions[-1].tools
+        else:
+            items.append(made)
+    items += bound_tools(env)
+    for tool in items:
+        if "sandbox" in getattr(tool, "asks", ()) and env.sandbox is None:
+            raise UsageError(f"tool {tool.spec.name!r} needs a sandbox: set `sandbox = SandboxSpec()` on {type(env).__name__}")
+    return ToolBox(items, sessions)
 
 
-def as_tool(item: Any, *, beside: Path | None = None) -> Tool:
-    """A registered name, "module:function", "file.py:function", a function, or a tool, as a tool. `beside`: the folder in which
-    a file is looked for first."""
+def resolve(item: Any, *, beside: Path | None = None) -> Tool | list[Tool] | ToolSource:
+    """Whatever may stand in `Env.tools`, as a tool, the tools of an object, or a source that gives each episode its own.
+
+    A registered name, "module:name", "file.py:name", `use(...)`, a function, a class or an object with methods marked @tool, a
+    source, or a tool. `beside`: the folder in which a file is looked for first. Raises UsageError.
+    """
+    if isinstance(item, Use):
+        return _used(item, beside)
     if isinstance(item, str):
-        item = find("tool", item, beside=beside)
+        return _used(Use(item), beside) if inspect.isclass(found := find("tool", item, beside=beside)) else resolve(found)
+    if inspect.isclass(item):
+        return _class_source(item)
     if hasattr(item, "spec"):
         tool: Tool = item
         return tool
+    if isinstance(item, ToolSource):
+        return item
+    if marked(type(item)):
+        return bound_tools(item)
     if not callable(item):
-        raise UsageError(f"a tool is a name, a function or an object with a spec, not {type(item).__name__}")
-    return _function_tool(item)
+        kinds = "a name, a function, a class with methods marked @tool, or an object with a spec"
+        raise UsageError(f"a tool is {kinds}, not {type(item).__name__}")
+    return function_tool(item)
 
 
-@lru_cache(maxsize=256)  # building the schema costs about a millisecond, and each episode asks for it
-def _function_tool(function: Any) -> Tool:
-    return FunctionTool(function)
+def _used(item: Use, beside: Path | None) -> ToolSource:
+    key = (beside, item.key)
+    if key not in _sources:
+        found: Any = find("tool", item.name, beside=beside)
+        if not inspect.isclass(found):
+            raise UsageError(f"tool {item.name!r} takes no settings; write its name alone")
+        if hasattr(found, "session"):
+            check_settings(found, item.settings)
+            made: Any = found
+            _sources[key] = made(**item.settings)
+        else:
+            _sources[key] = ClassSource(found, item.settings)
+    return _sources[key]
+
+
+@lru_cache(maxsize=256)
+def _class_source(cls: Any) -> ClassSource:
+    return ClassSource(cls, {})
 
 
 def _folder(cls: type[Env]) -> Path | None:
@@ -51,11 +92,3 @@ def _folder(cls: type[Env]) -> Path | None:
         return Path(inspect.getfile(owner)).parent
     except (OSError, TypeError):
         return None
-
-
-def _marked(cls: type) -> list[str]:
-    return [name for name, f in inspect.getmembers(cls, inspect.isfunction) if hasattr(f, "__agentrl_tool__")]
-
-
-def _wants_sandbox(item: Tool) -> bool:
-    return isinstance(item, FunctionTool) and "sandbox" in inspect.signature(item.function).parameters

@@ -46,7 +46,7 @@ LONGEST_FUNCTION = 60
 PUBLIC = {
     *("Action", "Env", "Episode", "EpisodeGroup", "Exec", "Image", "Message", "Outcome", "ParseError", "Sandbox"),
     *("SandboxSpec", "Secret", "SeededTasks", "Status", "Step", "Task", "TaskSource", "Text", "ToolCall", "ToolError"),
-    *("ToolResult", "UsageError", "done", "metric", "reward", "tool"),
+    *("ToolResult", "UsageError", "done", "metric", "reward", "tool", "use"),
 }
 
 

@@ -52,8 +52,8 @@ def test_the_tool_answers_and_tells_what_it_knows():
     box = ToolBox([FunctionTool(env.price)])
 
     def call(item):
-        ((message, is_error),) = asyncio.run(box.run([ToolCall(id="c", name="price", arguments={"item": item})], {}))
-        return message.text, is_error
+        ((message, result),) = asyncio.run(box.run([ToolCall(id="c", name="price", arguments={"item": item})], {}))
+        return message.text, result.is_error
 
     assert call(env.item) == (str(env.prices[env.item]), False)
     assert env.tool_used()

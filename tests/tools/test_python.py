@@ -42,8 +42,8 @@ def test_it_runs_the_code_in_the_episodes_sandbox(answer: Exec, text: str, is_er
         pool = ScriptedPool({"x": answer})
         box = ToolBox([FunctionTool(python)])
         call = ToolCall(id="1", name="python", arguments={"code": "x"})
-        ((message, failed),) = await box.run([call], {"sandbox": await pool.acquire()})
-        assert (message.text, failed) == (text, is_error)
+        ((message, result),) = await box.run([call], {"sandbox": await pool.acquire()})
+        assert (message.text, result.is_error) == (text, is_error)
         assert pool.requests == [Request(kind="python", code="x")]
 
     asyncio.run(main())
