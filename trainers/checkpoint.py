@@ -173,7 +173,7 @@ def _fill(aside: Path, target: Path, fill: Callable[[Path], None]) -> None:
     except OSError:
         raise
     except Exception as error:
-        code = re.search(r"\bcode: (\d+)", str(error))  # Rust's, of safetensors: Os { code: 28, kind: StorageFull, ... }
+        code = re.search(r"\b(?:os error|code:) (\d+)", str(error))  # of safetensors, which is written in Rust
         if code is None:
             raise
         raise WriteError(int(code[1]), os.strerror(int(code[1])), str(target)) from error
