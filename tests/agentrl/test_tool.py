@@ -215,7 +215,7 @@ def test_time_limit():
 
 def test_after_a_timeout_an_async_tool_is_tried_again_and_a_sync_one_is_not():
     """Nothing can stop the thread of a sync tool: a second call would run beside the first."""
-    seen, never = [], threading.Event()
+    seen, never, begun = [], threading.Event(), threading.Event()
 
     @tool(timeout=0.01, retries=2)
     async def slow() -> str:
@@ -226,11 +226,13 @@ def test_after_a_timeout_an_async_tool_is_tried_again_and_a_sync_one_is_not():
     @tool(timeout=0.01, retries=2)
     def stuck() -> str:
         seen.append("stuck")
+        begun.set()
         never.wait(60)
         return ""
 
     assert run(slow).is_error
     assert run(stuck).is_error
+    assert begun.wait(60)  # on a busy machine the thread may begin when its time is over
     never.set()
     assert seen == ["slow"] * 3 + ["stuck"]
 
