@@ -20,7 +20,15 @@ from agentrl.suggest import close
 BUNDLED: dict[str, dict[str, str]] = {
     "env": {
         "code_sandbox": "agentrl.envs.code_sandbox:CodeSandbox",
+        "countdown": "agentrl.envs.countdown:Countdown",
+        "frozen_lake": "agentrl.envs.frozen_lake:FrozenLake",
         "guess_number": "agentrl.envs.guess_number:GuessNumber",
+        "math_calc": "agentrl.envs.math_calc:MathCalc",
+        "minesweeper": "agentrl.envs.minesweeper:Minesweeper",
+        "search_qa": "agentrl.envs.search_qa:SearchQA",
+        "sokoban": "agentrl.envs.sokoban:Sokoban",
+        "sudoku": "agentrl.envs.sudoku:Sudoku",
+        "wordle": "agentrl.envs.wordle:Wordle",
     },
     "grader": {
         "function_cases": "agentrl.tools.graders:function_cases",
@@ -31,7 +39,10 @@ BUNDLED: dict[str, dict[str, str]] = {
         "db_state": "agentrl.tools.graders:db_state",
     },
     "policy": {},
-    "tool": {"python": "agentrl.tools.python:python"},
+    "tool": {
+        "mcp": "agentrl.tools.mcp:Mcp",
+        "python": "agentrl.tools.python:python",
+    },
     "engine": {
         "torch": "agentrl.rollout.engines.torch_engine:TorchEngine",
         "scripted": "agentrl.rollout.engines.scripted:ScriptedEngine",
@@ -52,9 +63,10 @@ BUNDLED: dict[str, dict[str, str]] = {
 
 
 def names(kind: str) -> dict[str, str]:
-    """All registered names of a kind and where each points to; installed packages' entry points included."""
+    """All registered names of a kind and where each points to; installed packages' entry points included. None of these can
+    take a bundled name over."""
     group = entry_points(group=f"agentrl.{kind}s")
-    return {**BUNDLED[kind], **{point.name: point.value for point in group}}
+    return {**{point.name: point.value for point in group}, **BUNDLED[kind]}
 
 
 def find(kind: str, name: str, *, beside: Path | None = None) -> Any:
@@ -66,14 +78,15 @@ def find(kind: str, name: str, *, beside: Path | None = None) -> Any:
     >>> find("env", "code_sandbox").__name__            # doctest: +SKIP
     'CodeSandbox'
     """
-    known = names(kind)
-    target = known.get(name, name)
+    bundled = BUNDLED[kind].get(name)  # reading the entry points costs 3 ms, and each episode asks for its tools
+    known = {} if bundled or ":" in name else names(kind)
+    target = bundled or known.get(name, name)
     if ":" not in target:
         raise UsageError(f"there is no {kind} {name!r}; {nearest(name, known)} (or give module:Name, or path/to/file.py:Name)")
     where, _, attribute = target.rpartition(":")
     if where.startswith(".") and not where.endswith(".py"):
         raise UsageError(f"{kind} {name!r} names neither a module nor a file; write module:Name, or path/to/file.py:Name")
-    if name in BUNDLED[kind]:  # what fails here is no fault of an author
+    if bundled:  # what fails here is no fault of an author
         return getattr(importlib.import_module(where), attribute)
     try:
         module = _file(where, beside) if where.endswith(".py") else _module(where, kind, name, beside)

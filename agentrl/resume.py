@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from agentrl import models, rundir
@@ -95,6 +96,8 @@ def _check_changes(run: RunDir, before: Resolved, after: Resolved) -> None:
     for key in changed:  # first what was asked for by name, then what an option of a group is about
         if key == "model.id" and _plain(old[key]) == _plain(new[key]) and _plain(old[key]) in models.KNOWN:
             continue  # the same model by its source: `check_source` compares those
+        if key == "env.id" and ".py:" in old[key] and Path(old[key]).name == Path(new[key]).name:
+            continue  # the file was moved; what has changed in it is noted
         raise UsageError(
             f"resume={run.name} cannot change {key} from {old.get(key)!r} to {new.get(key)!r}: {_why(key)}; "
             f"{_instead(run, key, new.get(key))}"

@@ -7,6 +7,7 @@ failed is in the group as it is, and `unusable` says what is to be done about it
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -14,6 +15,7 @@ from typing import Literal
 from agentrl.engine import Completion, Engine, GenerateRequest, Sampling
 from agentrl.env import Env
 from agentrl.episode import Episode, EpisodeGroup, RolloutError, as_cause
+from agentrl.errors import UsageError
 from agentrl.renderer import Renderer
 from agentrl.sandbox import SandboxPool
 from agentrl.task import Task
@@ -102,13 +104,14 @@ async def play_group(setup: Setup, start: Start, *, engine: Generates, report: R
 
 
 async def play_sibling(setup: Setup, start: Start, index: int, *, engine: Generates, report: Report) -> Episode:
-    """One sibling, again until it is not aborted or the retries are spent. Its world starts the same, the draws differ."""
+    """One sibling, again until it is not aborted or the retries are spent. Its world starts the same, the draws differ. Raises
+    UsageError for a task that cannot be copied."""
     for attempt in range(setup.retries + 1):
         episode = await play(
             setup.make_env(),
             engine,
             setup.renderer,
-            start.task,
+            _own(start.task),
             seed=derive(setup.seed, "world", start.number),
             sampling=replace(setup.sampling, seed=derive(setup.seed, "sampling", start.number, index, attempt)),
             limits=setup.limits,
@@ -122,6 +125,14 @@ async def play_sibling(setup: Setup, start: Start, index: int, *, engine: Genera
         if final:
             break
     return episode
+
+
+def _own(task: Task) -> Task:
+    """A copy for one episode: what one does to the task's lists, no other may see."""
+    try:
+        return copy.deepcopy(task)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"task {task.id} cannot be copied for each of its episodes: {error}; a task is plain data") from error
 
 
 def unusable(group: EpisodeGroup, on_abort: OnAbort) -> str:

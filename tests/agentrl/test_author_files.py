@@ -3,6 +3,7 @@ what is shown when it breaks while it is played."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -127,8 +128,9 @@ def test_a_task_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]
     ):
         assert main(["play", "env=mine.py:Mine", "--policy", "noop", *arguments]) == 2
         assert answer in capsys.readouterr().err
-    assert main(["play", "env=code_sandbox", "--policy", "gold", "--held-out", "--task", "100000"]) == 2
-    assert "there are only" in capsys.readouterr().err
+    human_eval = ["env=code_sandbox", "env.tasks.source=humaneval", "--held-out", "--task", "164"]
+    assert main(["play", "--policy", "gold", *human_eval]) == 2
+    assert "--task 164 --held-out: humaneval: 164 tasks are held out, 165 were asked for" in capsys.readouterr().err
 
 
 # Files beside it
@@ -214,6 +216,7 @@ def test_a_change_of_the_files_is_noted(tmp_path: Path) -> None:
     assert compare(cls, record) == ""
     Path("helper.py").write_text("A = 2\n")
     assert compare(cls, record).startswith("note: helper.py has changed since this run began")
+    assert sorted(json.loads(record.read_text())) == ["helper.py", "mine.py"]  # not their folder: a project may be moved
     assert compare(registry.find("env", "guess_number"), tmp_path / "other.json") == ""
 
 
@@ -254,3 +257,77 @@ def test_a_demonstration_is_marked_for_whoever_plays(capsys: pytest.CaptureFixtu
     assert "[user, demonstration, part of the prompt]\nWrite a function triple(x)" in out
     assert "[assistant, demonstration, part of the prompt]\n```python\ndef triple" in out
     assert out.count("demonstration, part of the prompt]") == 2
+
+
+SMALL = [
+    "model=tiny",
+    "trainer.steps=1",
+    "trainer.prompts_per_step=2",
+    "trainer.samples_per_prompt=2",
+    "sampling.max_new_tokens=4",
+    "sampling.max_episode_tokens=200",
+    "engine.max_context=256",
+    "backend.threads=1",
+    "eval.tasks=0",
+    "log.tensorboard=false",
+    "log.report=false",
+]
+
+SOUNDS = "    max_turns = 1\n    def step(self, action):\n        return rl.done(reward=float(helper.share(action.raw)))"
+
+
+def test_a_run_is_gone_on_with_from_another_folder_and_says_what_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("helper.py").write_text("def share(text):\n    return len(set(text)) / 10\n")
+    mine(SOUNDS, head=f"import helper\n{HEAD}")
+    assert main(["train", "env=mine.py:Mine", *SMALL, "run=a"]) == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    capsys.readouterr()
+    assert main(["train", f"resume={tmp_path}/runs/a", "trainer.steps=2"]) == 0
+    assert "changed" not in capsys.readouterr().out
+    (tmp_path / "helper.py").write_text("def share(text):\n    return len(set(text)) / 20\n")
+    assert main(["train", f"resume={tmp_path}/runs/a", "trainer.steps=3"]) == 0
+    assert "note: helper.py has changed since this run began" in capsys.readouterr().out
+
+
+def test_a_run_whose_environment_was_moved_is_told_where_it_is_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "old")
+    mine("    max_turns = 1")
+    assert main(["train", "env=mine.py:Mine", *SMALL, "run=a"]) == 0
+    for path in ("mine.py", "runs"):
+        Path(path).rename(tmp_path / "new" / path)
+    monkeypatch.chdir(tmp_path / "new")
+    capsys.readouterr()
+    assert main(["train", "resume=a", "trainer.steps=2"]) == 2
+    assert f"there is no file {tmp_path}/old/mine.py" in capsys.readouterr().err
+    Path("other.py").write_text(Path("mine.py").read_text())
+    assert main(["train", "resume=a", "trainer.steps=2", "env=other.py:Mine"]) == 2
+    assert "resume=a cannot change env.id" in capsys.readouterr().err
+    assert main(["train", "resume=a", "trainer.steps=2", "env=mine.py:Mine"]) == 0
+
+
+def test_a_run_that_breaks_names_the_place_in_its_last_line_and_shows_the_authors_frames_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    mine("    def step(self, action):\n        return self.judge()\n\n    def judge(self):\n        return {}['left']")
+    assert main(["train", "env=mine.py:Mine", *SMALL]) == 1
+    err = capsys.readouterr().err
+    assert "KeyError: 'left' (mine.py:8 in Mine.judge)" in err.splitlines()[-1]
+    assert "mine.py:5 in Mine.step\n    return self.judge()\n  mine.py:8 in Mine.judge\n    return {}['left']\n" in err
+    assert err.count("mine.py:8") == 2
+    assert "rollout" not in err.partition("agentrl: ")[0]
+
+
+def test_a_reset_that_breaks_ends_the_run_in_the_same_way(capsys: pytest.CaptureFixture[str]) -> None:
+    mine("    def reset(self, task):\n        return {}['map']")
+    assert main(["train", "env=mine.py:Mine", *SMALL]) == 1
+    err = capsys.readouterr().err
+    assert "mine.py:5 in Mine.reset: KeyError: 'map'" in err.splitlines()[-1]
+    assert "    return {}['map']\n" in err
+    assert "Traceback" not in err

@@ -78,8 +78,12 @@ def test_installed_packages_add_names(monkeypatch):
     class Point:
         name, value = "theirs", "collections:Counter"
 
-    monkeypatch.setattr(registry, "entry_points", lambda group: [Point] if group == "agentrl.envs" else [])
+    class Taken:
+        name, value = "guess_number", "collections:Counter"
+
+    monkeypatch.setattr(registry, "entry_points", lambda group: [Point, Taken] if group == "agentrl.envs" else [])
     assert names("env")["theirs"] == "collections:Counter"
     assert set(BUNDLED["env"]) < set(names("env"))
     assert find("env", "theirs").__name__ == "Counter"
+    assert find("env", "guess_number").__name__ == "GuessNumber"
     assert "theirs" not in names("tool")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -239,3 +240,12 @@ def test_what_came_before_the_agents_first_message_is_counted() -> None:
     episode = played(Shown())
     assert (episode.opening, len(episode.messages)) == (4, 5)
     assert from_json(to_json(episode)).opening == 4
+
+
+def test_a_task_that_is_no_data_is_told_by_its_id() -> None:
+    task = rl.Task(id="t9", prompt="Hi", public={"lock": threading.Lock()})
+    used = setup(says("a"))
+    with pytest.raises(
+        rl.UsageError, match=r"task t9 cannot be copied for each of its episodes: .*lock.*; a task is plain data"
+    ):
+        asyncio.run(play_group(used, Start(id="g0", task=task, size=1), engine=used.engine, report=lambda *_: None))
