@@ -56,7 +56,7 @@ def plain(text: str) -> str:
     text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text.translate(_SIGNS))
     for written, meant in _LATEX.items():
         text = text.replace(written, meant)
-    text = re.sub(r"(\d+(?:\.\d+)?)\s*%(?=\s*(?:[-+*/)]|$))", r"(\1/100)", text)
+    text = re.sub(r"(\d{1,40}(?:\.\d{1,40})?)\s*%(?=\s*(?:[-+*/)]|$))", r"(\1/100)", text)
     text = re.sub(r"(?<=[\d)\s])[xX](?=[\d(\s])", "*", text.replace("$", ""))
     return re.sub(r"(?<![\w.])0+(?=\d)", "", text).strip()  # Python takes no leading zeros
 

@@ -11,12 +11,12 @@ from agentrl.messages import Action, ParseError
 from agentrl.reward import reward
 from agentrl.task import TaskSource
 
-from .arithmetic import Malformed, parsed, plain, shown, value_of
+from .arithmetic import LONGEST, Malformed, parsed, plain, shown, value_of
 from .countdown_tasks import FAMILY
 from .drawn import drawn
 
 _TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
-_EXPRESSION = re.compile(r"[-\d(][\d\s+*/().-]*[\d)]")
+_EXPRESSION = re.compile(rf"[-\d(][\d\s+*/().-]{{0,{LONGEST}}}[\d)]")
 _FORBIDDEN = (ast.Pow, ast.Mod, ast.FloorDiv)
 
 

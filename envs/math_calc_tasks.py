@@ -92,8 +92,8 @@ TEMPLATES: tuple[Template, ...] = (
        a=(400, 2400, 10), b=(12, 60), c=(3, 12), d=(5, 25)),
     _t(3, "part", "One in {n} of {a} pupils stays at home. Each of the others plants {c} trees. How many trees is that?",
        "({a} - {a} / {n}) * {c}", whole="{a} / {n}", a=(60, 600), n=(3, 10), c=(3, 15)),
-    _t(3, "overtime", "{who} earns ${a} an hour for {b} hours, and ${d} an hour more for {c} hours of overtime. How many dollars "
-       "does {who} earn?", "{a} * {b} + {c} * ({a} + {d})", a=(11, 40), b=(20, 41), c=(2, 16), d=(3, 15)),
+    _t(3, "overtime", "{who} earns ${a} an hour for {b} hours, and ${d} an hour more for {c} hours of overtime. How many "
+       "dollars does {who} earn?", "{a} * {b} + {c} * ({a} + {d})", a=(11, 40), b=(20, 41), c=(2, 16), d=(3, 15)),
     _t(3, "mean_of_four", "{place} has {a}, {b}, {c} and {d} visitors on four days. What is the mean of these numbers?",
        "({a} + {b} + {c} + {d}) / 4", cents=True, a=(90, 700), b=(90, 700), c=(90, 700), d=(90, 700)),
     _t(3, "drive", "{who} drives {a} kilometers at {b} kilometers an hour and then {c} kilometers at {d} kilometers an hour. "
@@ -103,8 +103,8 @@ TEMPLATES: tuple[Template, ...] = (
        "does {who} have in the end?", "{a} + {a} * {p} / 100 * {c}", cents=True, a=(200, 5000, 50), p=(2, 10), c=(2, 11)),
     _t(3, "fence", "A garden is {a} meters long and {b} meters wide. A fence all around it costs ${c} a meter, and its gate "
        "${d} more. How many dollars is that?", "2 * ({a} + {b}) * {c} + {d}", a=(12, 90), b=(8, 60), c=(4, 30), d=(40, 300)),
-    _t(3, "harvest", "{who} picks {a} baskets of {b} pears, throws {c} bad ones away and sells the others in bags of {d} for ${e} "
-       "each. How many dollars does {who} get?", "({a} * {b} - {c}) / {d} * {e}", whole="({a} * {b} - {c}) / {d}",
+    _t(3, "harvest", "{who} picks {a} baskets of {b} pears, throws {c} bad ones away and sells the others in bags of {d} for "
+       "${e} each. How many dollars does {who} get?", "({a} * {b} - {c}) / {d} * {e}", whole="({a} * {b} - {c}) / {d}",
        a=(8, 40), b=(20, 60), c=(5, 60), d=(5, 13), e=(2, 9)),
 )  # fmt: skip
 

@@ -13,12 +13,31 @@ from collections.abc import Mapping
 from agentrl.errors import UsageError, nearest
 from agentrl.task import Task
 
-from . import code_sandbox, guess_number
+from . import (
+    code_sandbox,
+    countdown,
+    frozen_lake,
+    guess_number,
+    math_calc,
+    minesweeper,
+    search_qa,
+    sokoban,
+    sudoku,
+    wordle,
+)
 from .maker import Maker, Policy
 
 POLICIES: Mapping[str, Mapping[str, Maker]] = {
     "code_sandbox": code_sandbox.POLICIES,
+    "countdown": countdown.POLICIES,
+    "frozen_lake": frozen_lake.POLICIES,
     "guess_number": guess_number.POLICIES,
+    "math_calc": math_calc.POLICIES,
+    "minesweeper": minesweeper.POLICIES,
+    "search_qa": search_qa.POLICIES,
+    "sokoban": sokoban.POLICIES,
+    "sudoku": sudoku.POLICIES,
+    "wordle": wordle.POLICIES,
 }
 
 

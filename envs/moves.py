@@ -1,0 +1,66 @@
+"""Moves on a grid: how they are said, and where they lead. Used by frozen_lake and sokoban. Cells are (row, column)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from agentrl.messages import ParseError
+
+Cell = tuple[int, int]
+
+STEPS: dict[str, Cell] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
+OPPOSITE = {"up": "down", "down": "up", "left": "right", "right": "left"}
+
+_SHORT = {"u": "up", "d": "down", "l": "left", "r": "right", "↑": "up", "↓": "down", "←": "left", "→": "right"}
+_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+_WORD = re.compile(r"\b(up|down|left|right)\b|([↑↓←→])", re.IGNORECASE | re.ASCII)
+_LETTERS = re.compile(r"[\W\d_]*(?:[udlr↑↓←→][\W\d_]*)+", re.IGNORECASE)
+
+
+def beside(cell: Cell, direction: str) -> Cell:
+    """The next cell in a direction.
+
+    >>> beside((2, 2), "up")
+    (1, 2)
+    """
+    return cell[0] + STEPS[direction][0], cell[1] + STEPS[direction][1]
+
+
+def read_moves(text: str) -> list[str]:
+    """The moves of the answer: those in its <answer>, or in its last line that has any with the lines of moves alone before it.
+
+    Letters stand for moves where a line has nothing else. Raises ParseError.
+
+    >>> read_moves("I cannot go left here.\\nup, Right"), read_moves("1. up\\n2. left"), read_moves("u u l")
+    (['up', 'right'], ['up', 'left'], ['up', 'up', 'left'])
+    """
+    tagged = _TAG.findall(text)
+    found: list[str] = []
+    for line in reversed((tagged[-1] if tagged else text).splitlines()):
+        moves = _moves(line)
+        alone = _is_alone(line)
+        if found and not (moves and alone):
+            break
+        found = [*moves, *found]
+        if moves and not alone:
+            break
+    if not found:
+        raise ParseError("Say moves: up, down, left or right.")
+    return found
+
+
+def _moves(line: str) -> list[str]:
+    if _LETTERS.fullmatch(line):
+        return [_SHORT[letter.lower()] for letter in line if letter.lower() in _SHORT]
+    return [word.lower() or _SHORT[arrow] for word, arrow in _WORD.findall(line)]
+
+
+def _is_alone(line: str) -> bool:
+    """Whether a line holds moves, numbers and signs, and no other words."""
+    return not re.search(r"[^\W\d_]", _WORD.sub("", line)) or _LETTERS.fullmatch(line) is not None
+
+
+def spaced(rows: Iterable[Sequence[str]]) -> str:
+    """A board as text, a space between cells, so that each is a token of its own."""
+    return "\n".join(" ".join(row) for row in rows)
