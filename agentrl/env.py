@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from numbers import Real
@@ -99,9 +99,9 @@ class Env:
     task: Task
 
     @classmethod
-    def tasks(cls, **args: Any) -> TaskSource:
-        """Where its tasks come from; `args` are the config's `env.tasks`, and the run's seed for a parameter `seed`. Default:
-        endless tasks that differ by seed."""
+    def tasks(cls, *_: Any, **args: Any) -> TaskSource | Iterable[Task]:
+        """Where its tasks come from: a source, or a list. A class of one's own names its parameters: they are the config's
+        `env.tasks`, and the run's seed for a parameter `seed`. Default: endless tasks that differ by seed."""
         if args:
             raise TypeError(f"{cls.__name__}.tasks takes no arguments, got {', '.join(args)}")
         return SeededTasks(name=cls.__name__)

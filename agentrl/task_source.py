@@ -28,7 +28,7 @@ def tasks_of(cls: type[Env], args: Mapping[str, Any], seed: int) -> TaskSource:
     """`args`: the config's `env.tasks`; `seed`: the run's, for a `tasks` that takes one. Raises UsageError."""
     given = _arguments(cls, args, seed)
     call = f"{_name(cls)}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
-    value = _called(call, cls.tasks, **given)
+    value: Any = _called(call, cls.tasks, **given)
     source: TaskSource = value if _is_source(cls, value) else _listed(cls, value, seed)
     checked = CheckedTasks(cls=cls, source=source)
     checked.probe()
@@ -88,7 +88,7 @@ def _arguments(cls: type[Env], args: Mapping[str, Any], seed: int) -> dict[str, 
     given = {"seed": seed, **args} if "seed" in parameters else dict(args)
     base = inspect.getattr_static(cls, "tasks") is inspect.getattr_static(Env, "tasks")
     free = not base and any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    known = [name for name, p in parameters.items() if p.kind is not p.VAR_KEYWORD]
+    known = [name for name, p in parameters.items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     for name in given:
         if name not in known and not free:
             raise UsageError(f"{_name(cls)} has no argument {name!r} (env.tasks.{name}); {nearest(name, known)}")

@@ -108,6 +108,6 @@ def _sandbox(spec: Any) -> str:
 
 
 def _arguments(function: Any) -> str:
-    parameters = [p for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD]
+    parameters = [p for p in inspect.signature(function).parameters.values() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     shown = [f"env.tasks.{p.name}" + ("" if p.default is p.empty else f"={p.default!r}") for p in parameters]
     return ", ".join(shown) or "no arguments"

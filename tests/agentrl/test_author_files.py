@@ -251,6 +251,7 @@ def test_a_policy_of_ones_own_plays(capsys: pytest.CaptureFixture[str]) -> None:
         assert answer in capsys.readouterr().err
 
 
+@pytest.mark.filterwarnings("ignore:sandbox=unsafe_local")
 def test_a_demonstration_is_marked_for_whoever_plays(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["play", "env=code_sandbox", "--policy", "noop", "sandbox=unsafe_local"]) == 0
     out = capsys.readouterr().out
