@@ -18,12 +18,13 @@ def step_by_step(task: Task, rng: random.Random) -> Policy:
 
 
 def any_name(task: Task, rng: random.Random) -> Policy:
-    """Searches for the question and says a name or a year that came up."""
+    """Searches for the question and says a name or a year of the first passage."""
 
     def play(messages: Sequence[Message]) -> str:
         if turns(messages) == 0:
             return call("search", query=task.prompt)
-        return rng.choice(re.findall(r"\d{4}|[A-Z]\w+(?: [A-Z]\w+)?", messages[-1].text))
+        _, _, passage = messages[-1].text.splitlines()[0].partition(":")
+        return rng.choice(re.findall(r"\d{4}|[A-Z]\w+(?: [A-Z]\w+)?", passage))
 
     return play
 
