@@ -40,7 +40,6 @@ BUNDLED: dict[str, dict[str, str]] = {
     },
     "policy": {},
     "tool": {
-        "mcp": "agentrl.tools.mcp:Mcp",
         "python": "agentrl.tools.python:python",
     },
     "engine": {
