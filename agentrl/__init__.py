@@ -15,9 +15,11 @@ if (_Path(__file__).parent.parent / "pyproject.toml").is_file():
 from agentrl.env import Env, SeededTasks, Step, done
 from agentrl.episode import Episode, EpisodeGroup, Outcome
 from agentrl.errors import UsageError
+from agentrl.mcp import mcp, openapi
 from agentrl.messages import Action, Image, Message, ParseError, Text, ToolCall
 from agentrl.reward import metric, reward
 from agentrl.sandbox import Exec, Sandbox, SandboxSpec, Status
+from agentrl.schema_tool import schema_tool
 from agentrl.task import Secret, Task, TaskSource
 from agentrl.tool import ToolError, ToolResult, tool
 from agentrl.tool_source import use
@@ -48,8 +50,11 @@ __all__ = [
     "ToolResult",
     "UsageError",
     "done",
+    "mcp",
     "metric",
+    "openapi",
     "reward",
+    "schema_tool",
     "tool",
     "use",
 ]

@@ -40,6 +40,8 @@ BUNDLED: dict[str, dict[str, str]] = {
     },
     "policy": {},
     "tool": {
+        "mcp": "agentrl.tools.mcp:Mcp",
+        "openapi": "agentrl.tools.openapi:OpenApi",
         "python": "agentrl.tools.python:python",
     },
     "engine": {

@@ -70,19 +70,20 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def json_schema(model: Any) -> dict[str, Any]:
-    """JSON schema without the titles that pydantic makes up from names."""
-
-    def untitled(value: Any, names: bool = False) -> Any:
-        if isinstance(value, list):
-            return [untitled(item) for item in value]
-        if not isinstance(value, dict):
-            return value
-        # Below "properties" and "$defs" the keys are names of the author's: a property may be called "title".
-        return {k: untitled(v, k in ("properties", "$defs") and not names) for k, v in value.items() if names or k != "title"}
-
+    """JSON schema of a pydantic model, without the titles that pydantic makes up from names."""
     schema: dict[str, Any] = untitled(model.model_json_schema())
     schema.setdefault("properties", {})
     return schema
+
+
+def untitled(value: Any, names: bool = False) -> Any:
+    """A JSON schema without titles, which repeat the names. `names`: the keys of this object are names of the author's: below
+    "properties" and "$defs" a property may be called "title"."""
+    if isinstance(value, list):
+        return [untitled(item) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    return {k: untitled(v, k in ("properties", "$defs") and not names) for k, v in value.items() if names or k != "title"}
 
 
 def explain(name: str, parameters: Mapping[str, Any], error: Any) -> str:

@@ -54,9 +54,10 @@ def use(name: str, /, **settings: Any) -> Use:
     return Use(name, settings)
 
 
-def marked(cls: type) -> list[str]:
-    """Names of the methods that are marked with @tool."""
-    return [name for name, member in inspect.getmembers(cls, inspect.isfunction) if hasattr(member, "__agentrl_tool__")]
+@lru_cache(maxsize=256)
+def marked(cls: Any) -> tuple[str, ...]:
+    """Names of the methods of a class that are marked with @tool."""
+    return tuple(name for name, member in inspect.getmembers(cls, inspect.isfunction) if hasattr(member, "__agentrl_tool__"))
 
 
 @lru_cache(maxsize=256)  # building the schema costs about a millisecond, and each episode asks for it
@@ -85,7 +86,7 @@ class BoundTool:
 
 def bound_tools(owner: Any) -> list[Tool]:
     """The marked methods of an object. All episodes that list it share it."""
-    cls = type(owner)
+    cls: Any = type(owner)
     return [BoundTool(function_tool(getattr(cls, name)), owner) for name in marked(cls)]
 
 
@@ -102,7 +103,7 @@ class ClassSource:
             raise UsageError(f"{stands(cls)}: {cls.__name__} has no method marked with @tool")
         self.cls, self.settings = cls, dict(settings)
         self.tools = [function_tool(getattr(cls, name)) for name in names]
-        self.asks = check_settings(cls, settings)
+        self.asks = check_settings(cls, settings, INJECTED)
         if hasattr(cls, "prepare"):
             cls.prepare(**self.settings)
 
@@ -110,10 +111,10 @@ class ClassSource:
         return ClassSession(self)
 
 
-def check_settings(cls: type, settings: Mapping[str, Any]) -> frozenset[str]:
-    """Which of INJECTED the constructor asks for. Raises UsageError for settings that it does not take, or lacks."""
+def check_settings(cls: type, settings: Mapping[str, Any], filled_in: Sequence[str] = ()) -> frozenset[str]:
+    """Which of `filled_in` the constructor asks for. Raises UsageError for settings that it does not take, or lacks."""
     parameters = inspect.signature(cls).parameters
-    asks = frozenset(parameters) & frozenset(INJECTED)
+    asks = frozenset(parameters) & frozenset(filled_in)
     own = {name: p for name, p in parameters.items() if name not in asks}
     anything = any(p.kind is p.VAR_KEYWORD for p in own.values())
     for name in settings:

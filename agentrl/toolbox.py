@@ -50,18 +50,19 @@ def resolve(item: Any, *, beside: Path | None = None) -> Tool | list[Tool] | Too
         return _used(item, beside)
     if isinstance(item, str):
         return _used(Use(item), beside) if inspect.isclass(found := find("tool", item, beside=beside)) else resolve(found)
-    if inspect.isclass(item):
+    kind: Any = type(item)
+    if issubclass(kind, type):
         return _class_source(item)
     if hasattr(item, "spec"):
         tool: Tool = item
         return tool
     if isinstance(item, ToolSource):
         return item
-    if marked(type(item)):
+    if marked(kind):
         return bound_tools(item)
     if not callable(item):
         kinds = "a name, a function, a class with methods marked @tool, or an object with a spec"
-        raise UsageError(f"a tool is {kinds}, not {type(item).__name__}")
+        raise UsageError(f"a tool is {kinds}, not {kind.__name__}")
     return function_tool(item)
 
 

@@ -37,7 +37,7 @@ PLACES = {
 }
 """Third-party package -> the beginnings of the paths it may be imported in, in functions or not."""
 
-WHERE_PARTS_MEET = ("agentrl/registry.py", "agentrl/run.py", "agentrl/assembly.py", "agentrl/session.py", "agentrl/commands/")
+WHERE_PARTS_MEET = ("agentrl/registry.py", "agentrl/run.py", "agentrl/assembly.py", "agentrl/commands/")
 """The only files that may hold dotted names of all parts."""
 
 LONGEST_FILE = 500
@@ -46,7 +46,7 @@ LONGEST_FUNCTION = 60
 PUBLIC = {
     *("Action", "Env", "Episode", "EpisodeGroup", "Exec", "Image", "Message", "Outcome", "ParseError", "Sandbox"),
     *("SandboxSpec", "Secret", "SeededTasks", "Status", "Step", "Task", "TaskSource", "Text", "ToolCall", "ToolError"),
-    *("ToolResult", "UsageError", "done", "metric", "reward", "tool", "use"),
+    *("ToolResult", "UsageError", "done", "mcp", "metric", "openapi", "reward", "schema_tool", "tool", "use"),
 }
 
 
