@@ -75,7 +75,7 @@ class RolloutConfig:
     on_abort: str = "mask"
     """mask (train the group without it) | drop (the group) | stop (the run)."""
     max_abort_rate: float = 0.5
-    """Above this share of aborted episodes in a step the run stops, whatever on_abort says."""
+    """Above this share of episodes that were aborted or cut by a deadline in a step the run stops, whatever on_abort says."""
     episode_timeout: float = 300.0
     """Seconds."""
     turn_timeout: float = 120.0

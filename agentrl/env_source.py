@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agentrl.env import Env
 from agentrl.load import sources
-from agentrl.rundir import read_json
+from agentrl.run_files import read_json
 from agentrl.whole_write import replace_text
 
 

@@ -16,7 +16,8 @@ from agentrl.alarms import Alarms
 from agentrl.episode import EpisodeGroup
 from agentrl.live import Watch
 from agentrl.record import of_groups
-from agentrl.rundir import RunDir, append_metrics, cut_metrics, read_metrics
+from agentrl.run_files import append_metrics, cut_metrics, read_metrics
+from agentrl.rundir import RunDir
 from agentrl.scores import Score
 from agentrl.trackers import Tracker
 from agentrl.world import World

@@ -35,6 +35,9 @@ from agentrl.task import Task
 from agentrl.trackers import JsonLines, TensorBoard, Tracker, tensorboard_writer
 from agentrl.world import World, build, sandboxes
 
+LOOK_AT = 4
+"""Tasks that are looked at before a start: enough to tell a rule from an exception, few enough where reset is slow."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
@@ -96,7 +99,7 @@ async def open_place(stack: AsyncExitStack, config: Config, watch: Watch) -> Pla
 
 async def check_first_prompts(setup: Any, tasks: Sequence[Task], watch: Watch) -> None:
     """Says what is noteworthy of them. Raises UsageError, RolloutError when nothing can come of them."""
-    if note := await assembly.check_first_prompts(setup, tasks):
+    if note := await assembly.check_first_prompts(setup, tasks[:LOOK_AT]):
         watch.note(note)
 
 
@@ -119,7 +122,7 @@ async def _parts(stack: AsyncExitStack, config: Config, run: RunDir | None, watc
     playing = assembly.resuming(config, engine, tokenizer)
     setup = assembly.setup(config, world, playing, renderer, place.pool)
     if run is None:
-        first = [world.tasks.get(number) for number in range(config.trainer.prompts_per_step)]
+        first = [world.tasks.get(number) for number in range(min(LOOK_AT, config.trainer.prompts_per_step))]
         await check_first_prompts(setup, first, watch)
     return Parts(
         place=place,

@@ -10,7 +10,8 @@ from typing import Any
 from agentrl import models, rundir
 from agentrl.compose import Resolved, compose, flatten
 from agentrl.errors import UsageError
-from agentrl.rundir import RunDir, read_json
+from agentrl.run_files import read_json
+from agentrl.rundir import RunDir
 
 MAY_CHANGE = (
     "trainer.steps",

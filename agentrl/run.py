@@ -113,7 +113,7 @@ def _failure_on_record(session: Session, began: float) -> Iterator[None]:
     except Exception as error:
         with contextlib.suppress(OSError):  # a full disk, perhaps; what is told is the first failure
             _result(session, "failed", began, error)
-        error.add_note(f"go on with: agentrl train resume={session.run.path}")
+        error.add_note(f"go on with: agentrl train resume={session.run.reference}")
         raise
 
 

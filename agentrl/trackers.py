@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from agentrl.errors import UsageError
-from agentrl.rundir import append_metrics
+from agentrl.run_files import append_metrics
+from agentrl.whole_write import writing
 
 GROUPS = {
     "reward": "reward",
@@ -49,17 +51,35 @@ class TensorBoard:
     """Scalars for `tensorboard --logdir runs`. Rows that a resumed run writes again replace those from before."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        before, self._hook = set(threading.enumerate()), threading.excepthook
         self._writer = tensorboard_writer()(str(folder))
+        _hush(set(threading.enumerate()) - before)
 
     def log(self, row: Mapping[str, Any]) -> None:
         step = int(row["step"])
-        for name, value in row.items():
-            if name != "step" and isinstance(value, (int, float)):
-                self._writer.add_scalar(tag(name), float(value), step)
-        self._writer.flush()
+        with writing(self._folder):
+            for name, value in row.items():
+                if name != "step" and isinstance(value, (int, float)):
+                    self._writer.add_scalar(tag(name), float(value), step)
+            self._writer.flush()
 
     def close(self) -> None:
-        self._writer.close()
+        with writing(self._folder):
+            self._writer.close()
+        threading.excepthook = self._hook
+
+
+def _hush(threads: set[threading.Thread]) -> None:
+    """What fails in the writer's own thread is raised again by its next call, which says it in one line: the traceback that
+    Python would print besides is left out."""
+    others = threading.excepthook
+
+    def hook(args: threading.ExceptHookArgs) -> None:
+        if args.thread not in threads:
+            others(args)
+
+    threading.excepthook = hook
 
 
 def tensorboard_writer() -> Any:

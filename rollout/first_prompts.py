@@ -22,9 +22,6 @@ from .loop import FATAL
 from .seat import Seat, leaf
 from .seeds import derive
 
-LOOK_AT = 4
-"""Tasks: enough to tell a rule from an exception, few enough for environments whose reset is slow."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstPrompt:
@@ -40,12 +37,12 @@ class FirstPrompt:
 
 
 async def check_first_prompts(setup: Setup, tasks: Sequence[Task]) -> str:
-    """Looks at the first LOOK_AT tasks. Returns a note about prompts that leave too little room; empty when all is well.
+    """Looks at these tasks, the first ones. Returns a note about prompts that leave too little room; empty when all is well.
 
     Raises RolloutError when none of them can be begun, UsageError when no prompt leaves room for a single token.
     """
     async with asyncio.TaskGroup() as group:
-        jobs = [group.create_task(_look(setup, number, task)) for number, task in enumerate(tasks[:LOOK_AT])]
+        jobs = [group.create_task(_look(setup, number, task)) for number, task in enumerate(tasks)]
     prompts = [job.result() for job in jobs]
     _check_begun(setup, prompts)
     return _check_room(setup.limits, setup.engine.max_context, [p for p in prompts if p.failure is None])

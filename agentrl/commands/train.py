@@ -10,6 +10,7 @@ from agentrl import doctor, keys, plan
 from agentrl.commands.arguments import Parser, overrides
 from agentrl.compose import compose, groups, summary
 from agentrl.resume import reopen
+from agentrl.rundir import RunDir
 
 if TYPE_CHECKING:
     from agentrl.run import RunResult
@@ -50,7 +51,7 @@ def run(argv: Sequence[str]) -> int:
 def verdict(result: RunResult) -> Iterator[str]:
     """What became of the run, and what can be done with it."""
     if result.status == "stopped":
-        yield f"stopped after step {result.steps}; go on with: agentrl train resume={result.folder.name}"
+        yield f"stopped after step {result.steps}; go on with: agentrl train resume={RunDir(path=result.folder).reference}"
         return
     yield f"finished {result.steps} steps; everything lies in {result.folder}"
     if len(result.scores) > 1:

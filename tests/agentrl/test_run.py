@@ -14,7 +14,8 @@ from agentrl import run as runs
 from agentrl.episode import RolloutError
 from agentrl.errors import UsageError
 from agentrl.resume import MAY_CHANGE, reopen
-from agentrl.rundir import RunDir, read_metrics
+from agentrl.run_files import read_metrics
+from agentrl.rundir import RunDir
 from agentrl.sandbox import IsolationError
 from tests.support.runs import Silent, small, steps_of
 

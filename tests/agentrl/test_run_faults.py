@@ -16,7 +16,8 @@ from agentrl import run as runs
 from agentrl.cli import main
 from agentrl.episode import RolloutError
 from agentrl.errors import Damaged, UsageError
-from agentrl.rundir import RunDir, read_metrics
+from agentrl.run_files import read_metrics
+from agentrl.rundir import RunDir
 from tests.support.disk import full_after
 from tests.support.runs import SHORT_ENV, SMALL, Silent, small, steps_of
 

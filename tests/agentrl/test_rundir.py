@@ -13,7 +13,8 @@ import pytest
 from agentrl import rundir
 from agentrl.compose import compose
 from agentrl.errors import Damaged, UsageError
-from agentrl.rundir import RunDir, append_metrics, create, cut_metrics, default_name, find, read_metrics
+from agentrl.run_files import append_metrics, cut_metrics, read_metrics
+from agentrl.rundir import RunDir, create, default_name, find
 from tests.support.disk import full_after
 
 NOON = datetime(2027, 1, 2, 12, 0, 0)

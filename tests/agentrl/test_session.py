@@ -17,7 +17,8 @@ from agentrl.evaluator import Evaluator
 from agentrl.live import PlainWatch
 from agentrl.logbook import Logbook
 from agentrl.phases import Phases
-from agentrl.rundir import RunDir, read_metrics
+from agentrl.run_files import read_metrics
+from agentrl.rundir import RunDir
 from agentrl.scores import Evaluations
 from agentrl.session import Session
 from agentrl.stop import Stop, Stopped

@@ -11,7 +11,7 @@ from typing import Any
 
 from agentrl.compose import compose
 from agentrl.live import PlainWatch
-from agentrl.rundir import read_metrics
+from agentrl.run_files import read_metrics
 
 SHORT_ENV = Path(__file__).resolve().parent / "short_env.py"
 
