@@ -9,26 +9,23 @@ import struct
 
 from .zygote import wire
 
-HEAD = struct.Struct("<HIIIIB")
-"""host -> worker, after each ORDER: bytes of the TASK message, bytes of code, room for stdout, room for stderr, bytes (or
-room) of the fourth file, what that file is. Then come the TASK message, the code and, of INPUT, the fourth file."""
+HEAD = struct.Struct("<IIIIB")
+"""host -> worker, after each ORDER: bytes of code, room for stdout, room for stderr, bytes (or room) of the fourth file, what
+that file is (wire.Fourth). Then come the code and, of INPUT, the fourth file."""
 BACK = struct.Struct("<III")
 """worker -> host, after each REPORT: bytes of stdout, of stderr, of the fourth file, which follow."""
-
-NONE, INPUT, FIXED, GROWING = range(4)
-"""What a job's fourth file is: not there; content for it; room for so many bytes that it writes; room for any number."""
 
 DOWN = wire.ORDER.size + HEAD.size
 UP = wire.REPORT.size + BACK.size
 
 
 def job(
-    order: bytes, task: bytes, code: bytes, out: int, err: int, data: bytes = b"", kind: int = NONE, room: int = 0
+    order: bytes, code: bytes, out: int, err: int, data: bytes = b"", fourth: int = wire.Fourth.NONE, room: int = 0
 ) -> bytes:
     """One job, ready to send. `out`, `err` and `room` in bytes."""
-    return order + HEAD.pack(len(task), len(code), out, err, len(data) or room, kind) + task + code + data
+    return order + HEAD.pack(len(code), out, err, len(data) or room, fourth) + code + data
 
 
 def plain(order: bytes) -> bytes:
     """An order that is no job."""
-    return order + HEAD.pack(0, 0, 0, 0, 0, NONE)
+    return order + HEAD.pack(0, 0, 0, 0, wire.Fourth.NONE)

@@ -11,13 +11,12 @@ import contextlib
 import os
 import socket
 import struct
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from agentrl.sandbox import SandboxLost
 
 from . import docker_frames as frames
-from .link import Report
+from .jobs import Job, Report, Result
 from .zygote import wire
 from .zygote.wire import Reason
 
@@ -28,23 +27,16 @@ STDERR, MUX = 2, struct.Struct(">BxxxI")
 LAST_WORDS = 4000  # characters
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """What a job came to."""
-
-    report: Report
-    out: bytes = b""
-    err: bytes = b""
-    data: bytes = b""
-
-
 class ContainerLink:
-    """Made before the container starts, so that nothing it says is missed. `attached`: from docker's attach_socket."""
+    """Made before the container starts, so that nothing it says is missed. `attached`: from docker's attach_socket.
 
-    def __init__(self, attached: Any, grace: float = GRACE) -> None:
+    `room`: bytes of one file of a job. The worker holds them in its own memory, and keeps to the limit of its programs.
+    """
+
+    def __init__(self, attached: Any, room: int, grace: float = GRACE) -> None:
         self.dead = False
         self._attached = attached  # owns the connection; its HTTP response must outlive us
-        self._grace = grace
+        self._room, self._grace = room, grace
         self._socket = socket.socket(fileno=os.dup(attached.fileno()))
         self._socket.setblocking(False)
         self._count = 0
@@ -61,34 +53,24 @@ class ContainerLink:
         if self.dead:
             raise SandboxLost(f"the container ended before it was ready{self._said()}")
 
-    async def run(
-        self,
-        mode: bytes,
-        code: bytes,
-        *,
-        text: str = "",
-        out: int = 0,
-        err: int = 0,
-        data: bytes = b"",
-        kind: int = frames.NONE,
-        room: int = 0,
-        timeout: float,
-        case_timeout: float = 0.0,
-        flags: int = 0,
-    ) -> Result:
-        """One job; an earlier one, if it was cancelled, is over before it begins. Raises SandboxLost."""
-        number = await self._next()
-        order = wire.ORDER.pack(wire.JOB, number, timeout, case_timeout, flags)
-        task = wire.TASK.pack(number, mode) + text.encode("utf-8", "surrogateescape")
-        return await self._exchange(frames.job(order, task, code, out, err, data, kind, room), timeout + self._grace)
+    async def run(self, job: Job) -> Result:
+        """One job; an earlier one, if it was cancelled, is over before it begins. Raises ValueError, SandboxLost."""
+        for data in (job.code, job.data):
+            if len(data) > self._room:
+                raise ValueError(f"{len(data)} bytes of code or input are more than the sandbox's disk limit")
+        number = self._number = await self._next()
+        order = wire.ORDER.pack(wire.JOB, number, job.mode, job.timeout, job.case_timeout, job.flags)
+        room = min(job.room, self._room)
+        frame = frames.job(order, job.code, job.out, job.err, job.data, job.fourth, room)
+        return await self._exchange(frame, number, job.timeout + self._grace)
 
     async def mark(self) -> None:
         """Remembers which files there are, for jobs that tidy up after themselves. Raises SandboxLost."""
-        order = wire.ORDER.pack(wire.MARK, await self._next(), 0.0, 0.0, 0)
-        await self._exchange(frames.plain(order), self._grace)
+        frame = frames.plain(wire.ORDER.pack(wire.MARK, await self._next(), b"-", 0.0, 0.0, 0))
+        await asyncio.shield(asyncio.ensure_future(self._send(frame)))  # half a frame would garble all that follows
 
     async def _next(self) -> int:
-        """The next job's number, once the last is over."""
+        """The next order's number, once the last job is over."""
         try:
             async with asyncio.timeout(self._grace):
                 await self._idle.wait()
@@ -97,11 +79,9 @@ class ContainerLink:
         if self.dead:
             raise SandboxLost(f"the container has ended{self._said()}")
         self._count += 1
-        self._number = wire.number(1, self._count)
-        return self._number
+        return wire.number(1, self._count)
 
-    async def _exchange(self, frame: bytes, patience: float) -> Result:
-        number = self._number
+    async def _exchange(self, frame: bytes, number: int, patience: float) -> Result:
         loop = asyncio.get_running_loop()
         future = self._waiting = loop.create_future()
         self._idle.clear()
@@ -111,17 +91,17 @@ class ContainerLink:
                 return await future
         except TimeoutError:
             sending.cancel()
-            return self._hung()
+            self._hung()
         except SandboxLost:
             sending.cancel()
             raise
         except asyncio.CancelledError:
-            # Half a frame would garble all that follows, so what is being sent is sent
-            kill = frames.plain(wire.ORDER.pack(wire.KILL, number, 0.0, 0.0, 0))
+            # What is being sent is sent, for the same reason
+            kill = frames.plain(wire.ORDER.pack(wire.KILL, number, b"-", 0.0, 0.0, 0))
             sending.add_done_callback(lambda _: self._socket.send(kill) if not self.dead else None)
             raise
 
-    def _hung(self) -> Any:
+    def _hung(self) -> NoReturn:
         self.close()
         raise SandboxLost(f"the container did not report within {self._grace:.0f} s of its deadline; it is removed")
 

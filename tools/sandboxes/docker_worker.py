@@ -12,20 +12,20 @@ import importlib
 import json
 import mmap
 import os
-import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from . import docker_frames as frames
 from . import memfd
-from .zygote import ending, folder, linux, script, seccomp, watch, wire
+from .zygote import ending, folder, forking, linux, script, seccomp, watch, wire
 from .zygote.cage import Cage
 from .zygote.slot import Links, Slot
+from .zygote.wire import Fourth
 
 IN, OUT = 10, 11
-"""Where stdin and stdout are moved: 0 to 2 are the programs', and a child closes all from 4 to OPEN_BELOW."""
+"""Where stdin and stdout are moved: 0 to 2 are the programs', and a child closes all from 3 to OPEN_BELOW."""
 OPEN_BELOW = 64
 GROUND, HOME, SHARED = "/tmp", "/tmp/work", "/dev/shm"
 OOM_FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
@@ -65,14 +65,12 @@ def _prepare(asked: dict[str, Any]) -> Callable[[bytes], None]:
             print(f"{name} cannot be imported: {error}", file=sys.stderr)
     gc.collect()
     gc.freeze()  # a collection in a child would write to, and so copy, the pages of every object
-    generator = sys.modules.get("numpy.random")
-    return (lambda _: None) if generator is None else lambda _: generator.seed(int.from_bytes(os.urandom(4), "little"))
+    return forking.reseeder(asked["preload"])
 
 
 def _slot(asked: dict[str, Any], reseed: Callable[[bytes], None]) -> Slot:
-    stream = Stream()
     never, _ = os.pipe()  # becomes readable when its writer is closed, which is never: stdin tells when the host is gone
-    links = Links(control=cast(socket.socket, stream), jobs=stream.jobs.fileno(), host=never, oom=_oom_file())
+    links = Links(line=Stream(), host=never, oom=_oom_file())
     cage = Cage(
         home=HOME,
         temporary=GROUND,
@@ -109,56 +107,49 @@ def _oom_file() -> int:
 
 
 class Stream:
-    """Stands in for the slot's control socket: has its methods, as far as a slot calls them."""
+    """The slot's line to its host. The host sends frames whole, so that one that has begun is soon there."""
 
     def __init__(self) -> None:
-        self.jobs, self._peer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._number = 0
         self._flags = 0
         self._files: list[int] = []
-        self._kind = frames.NONE
+        self._fourth = Fourth.NONE
 
     def fileno(self) -> int:
         return IN
 
-    def setblocking(self, flag: bool) -> None:
-        """The host sends frames whole, so that one that has begun is soon there."""
+    def drain(self) -> bool:
+        """There is nothing: this slot has no other life than this."""
+        return True
 
-    def recvmsg(self, *_: Any) -> NoReturn:
-        """What a slot does at its start to see what its last life has left; this one has no other."""
-        raise BlockingIOError
-
-    def recv(self, size: int) -> bytes:
-        """An order; b"" when the host is gone. A job's files are handed to the child that waits."""
+    def receive(self) -> tuple[bytes, list[int]]:
+        """An order and, with a job, its files; b"" when the host is gone."""
         head = _exactly(frames.DOWN)
         if head is None:
-            return b""
+            return b"", []
         order, sizes = head[: wire.ORDER.size], frames.HEAD.unpack(head[wire.ORDER.size :])
-        kind, number, _, _, flags = wire.ORDER.unpack(order)
-        if kind == wire.JOB and not self._hand_over(number, flags, *sizes):
-            return b""
-        return order
+        kind, number, _, _, _, flags = wire.ORDER.unpack(order)
+        if kind == wire.JOB:
+            self._number, self._flags = number, flags
+            if not self._take(*sizes):
+                return b"", []
+        return order, [os.dup(fd) for fd in self._files] if kind == wire.JOB else []
 
-    def _hand_over(
-        self, number: int, flags: int, task_size: int, code_size: int, out: int, err: int, data_size: int, kind: int
-    ) -> bool:
+    def _take(self, code_size: int, out: int, err: int, data_size: int, fourth: int) -> bool:
+        """The files of a job; False when the host is gone."""
         self._close()
-        self._number, self._flags, self._kind = number, flags, kind
-        task = _exactly(task_size)
+        self._fourth = Fourth(fourth)
         self._files = [_filled(code_size), memfd.taking(out), memfd.taking(err)]
-        if kind != frames.NONE:
-            self._files.append(_fourth(kind, data_size))
-        if task is None or -1 in self._files:
-            return False
-        socket.send_fds(self._peer, [task], self._files)
-        return True
+        if self._fourth is not Fourth.NONE:
+            self._files.append(_fourth_file(self._fourth, data_size))
+        return -1 not in self._files
 
     def send(self, report: bytes) -> None:
         """A report, and what the job it is of has written. Raises BrokenPipeError when the host is gone."""
         kind, number, *_ = wire.REPORT.unpack(report)
         outputs: list[int] = []
         if kind == wire.DONE and self._files and number == self._number:
-            outputs = [*self._files[1:3], *(self._files[3:] if self._kind in (frames.FIXED, frames.GROWING) else [])]
+            outputs = [*self._files[1:3], *(self._files[3:] if self._fourth in (Fourth.FIXED, Fourth.GROWING) else [])]
         written = [min(os.lseek(fd, 0, os.SEEK_CUR), os.fstat(fd).st_size) for fd in outputs]
         _write(report + frames.BACK.pack(*written, *[0] * (3 - len(written))))
         for fd, size in zip(outputs, written, strict=True):
@@ -177,10 +168,10 @@ class Stream:
         self._files = []
 
 
-def _fourth(kind: int, size: int) -> int:
-    if kind == frames.INPUT:
+def _fourth_file(fourth: Fourth, size: int) -> int:
+    if fourth is Fourth.INPUT:
         return _filled(size)
-    return memfd.taking(size) if kind == frames.FIXED else memfd.growing()
+    return memfd.taking(size) if fourth is Fourth.FIXED else memfd.growing()
 
 
 def _exactly(size: int) -> bytes | None:

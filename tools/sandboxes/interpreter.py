@@ -47,7 +47,7 @@ def view(packages: Sequence[str], *, network: bool = False) -> View:
     readable = [*SYSTEM, *(NETWORK if network else ()), *_library(), *_executables()]
     found = {name: _locate(name) for name in packages}
     present = {name: paths for name, paths in found.items() if paths}
-    preload = [*PRELOAD, *present, *(["numpy.random", "numpy.linalg"] if "numpy" in present else [])]
+    preload = [*PRELOAD, *present]  # not numpy.random: every fork would pay for it, and few programs draw from it
     return View(
         executable=sys.executable,
         readable=tuple(dict.fromkeys(path for path in readable if os.path.lexists(path))),

@@ -1,21 +1,18 @@
-"""What a sandbox can be asked for, as jobs of a slot: files in, files out, and what the report means."""
+"""What a slot can be asked for, as jobs, and what its report of them means. Whoever carries a job there and back is a Link."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from agentrl.sandbox import Call, Exec, Status
+from agentrl.sandbox import Call, Exec, SandboxSpec, Status
 
-from . import memfd
-from .link import Report, SlotLink
 from .zygote import values, wire
-from .zygote.wire import Reason
+from .zygote.wire import Fourth, Reason
 
 RESULTS_LIMIT = 8 << 20  # bytes of all values that one run of `calls` gives back
 MAX_PATH = 4000
@@ -23,26 +20,135 @@ TOTAL_FACTOR = 4
 """All cases of one candidate get this times one case's timeout, unless the caller says otherwise."""
 
 
-async def program(slot: SlotLink, mode: bytes, text: str, stdin: str, timeout: float, output: int, flags: int = 0) -> Exec:
-    """Runs Python code, or arguments separated by NUL."""
-    with _files() as add:
-        fds = [add(memfd.holding(text.encode("utf-8", "surrogatepass"))), add(memfd.taking(output)), add(memfd.taking(output))]
-        if stdin:
-            fds.append(add(memfd.holding(stdin.encode("utf-8", "surrogatepass"))))
-        report = await slot.run(mode, "", fds, timeout=timeout, flags=flags)
-        return as_exec(report, memfd.taken(fds[1], output), memfd.taken(fds[2], output))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Times in seconds, sizes in bytes.
+
+    >>> writing("a.txt", b"1", timeout=10.0).code
+    b'a.txt'
+    """
+
+    mode: bytes
+    """One of zygote/wire.py."""
+    code: bytes
+    """A program, arguments separated by NUL, a path, or a request."""
+    timeout: float
+    case_timeout: float = 0.0
+    flags: int = 0
+    out: int = 0
+    """Room for stdout, as the next for stderr; a little more is taken, which shows that it was too much."""
+    err: int = 0
+    fourth: Fourth = Fourth.NONE
+    data: bytes = b""
+    room: int = 0
 
 
-def as_exec(report: Report, out: tuple[bytes, bool], err: tuple[bytes, bool]) -> Exec:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """How a job ended. Times in seconds."""
+
+    status: int
+    """As from waitpid."""
+    reason: Reason
+    peak_bytes: int = 0
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What a job came to: its report, and what it has written."""
+
+    report: Report
+    out: bytes = b""
+    err: bytes = b""
+    data: bytes = b""
+
+
+class Link(Protocol):
+    """The host's end of one slot, here or in a container."""
+
+    dead: bool
+
+    async def run(self, job: Job) -> Result:
+        """One job; earlier ones of this slot, a cancelled one included, are over before it begins. Raises SandboxLost."""
+        ...
+
+    async def mark(self) -> None:
+        """Remembers which files there are, for jobs that tidy up after themselves. Raises SandboxLost."""
+        ...
+
+
+def program(spec: SandboxSpec, mode: bytes, text: str, stdin: str, timeout: float | None, flags: int = 0) -> Job:
+    """Python code, or arguments separated by NUL. No more time than the spec's is granted."""
+    given = stdin.encode("utf-8", "surrogatepass")
+    return Job(
+        mode=mode,
+        code=text.encode("utf-8", "surrogatepass"),
+        timeout=spec.timeout if timeout is None else min(timeout, spec.timeout),
+        flags=flags,
+        out=output_room(spec),
+        err=output_room(spec),
+        fourth=Fourth.INPUT if given else Fourth.NONE,
+        data=given,
+    )
+
+
+def output_room(spec: SandboxSpec) -> int:
+    """Bytes of stdout and of stderr, each. They are files, for which the limit of all files holds."""
+    return min(spec.output_bytes, spec.disk_bytes)
+
+
+def arguments(argv: Sequence[str] | str) -> str:
+    """A list of arguments, or a text for /bin/sh, as a job's code. Raises ValueError for what is neither."""
+    words = ["/bin/sh", "-c", argv] if isinstance(argv, str) else list(argv)
+    if not words or any("\0" in word for word in words):
+        raise ValueError(f"{argv!r} is no list of arguments")
+    return "\0".join(words)
+
+
+def calling(code: str, function: str, inputs: Sequence[str], *, case_timeout: float, timeout: float) -> Job:
+    """`inputs` are texts of values.dumps, one tuple of arguments each."""
+    request = json.dumps({"code": code, "function": function, "inputs": list(inputs)}).encode()
+    return Job(
+        mode=wire.CALL,
+        code=request,
+        timeout=timeout,
+        case_timeout=case_timeout,
+        err=MAX_PATH,
+        fourth=Fourth.FIXED,
+        room=RESULTS_LIMIT,
+    )
+
+
+def writing(path: str, data: bytes, *, timeout: float) -> Job:
+    return Job(mode=wire.WRITE, code=encoded(path), timeout=timeout, err=MAX_PATH, fourth=Fourth.INPUT, data=data)
+
+
+def reading(path: str, *, timeout: float) -> Job:
+    return Job(mode=wire.READ, code=encoded(path), timeout=timeout, err=MAX_PATH, fourth=Fourth.GROWING)
+
+
+def encoded(path: str) -> bytes:
+    """Raises ValueError for what no file can be called."""
+    data = path.encode("utf-8", "surrogateescape")
+    if b"\0" in data or len(data) > MAX_PATH:
+        raise ValueError(f"{path[:80]!r} is no path")
+    return data
+
+
+def as_exec(report: Report, out: bytes, err: bytes, limit: int) -> Exec:
+    """`limit`: bytes of stdout and of stderr, each; what is beyond is cut."""
     code = os.waitstatus_to_exitcode(report.status)
     code = 128 - code if code < 0 else code
+    kept = err[:limit]
     return Exec(
-        status=_status(report, code, err[0], out[1] or err[1]),
+        status=_status(report, code, kept, max(len(out), len(err)) > limit),
         exit_code=code,
-        stdout=out[0].decode("utf-8", "replace"),
-        stderr=err[0].decode("utf-8", "replace"),
-        stdout_cut=out[1],
-        stderr_cut=err[1],
+        stdout=out[:limit].decode("utf-8", "replace"),
+        stderr=kept.decode("utf-8", "replace"),
+        stdout_cut=len(out) > limit,
+        stderr_cut=len(err) > limit,
         cpu_s=report.cpu_s,
         wall_s=report.wall_s,
         peak_bytes=report.peak_bytes,
@@ -66,28 +172,6 @@ def _status(report: Report, code: int, stderr: bytes = b"", cut: bool = False) -
     return Status.KILLED if os.WIFSIGNALED(report.status) else Status.ERROR
 
 
-async def write(slot: SlotLink, path: str, data: bytes, timeout: float) -> None:
-    with _files() as add:
-        fds = [add(memfd.holding(data)), add(memfd.taking(0)), add(memfd.taking(MAX_PATH))]
-        report = await slot.run(wire.WRITE, checked(path), fds, timeout=timeout)
-        raise_for(report, path, memfd.taken(fds[2])[0])
-
-
-async def read(slot: SlotLink, path: str, timeout: float) -> bytes:
-    with _files() as add:
-        fds = [add(memfd.holding(b"")), add(memfd.taking(0)), add(memfd.taking(MAX_PATH)), add(memfd.growing())]
-        report = await slot.run(wire.READ, checked(path), fds, timeout=timeout)
-        raise_for(report, path, memfd.taken(fds[2])[0])
-        return memfd.taken(fds[3])[0]
-
-
-def checked(path: str) -> str:
-    """Raises ValueError for what no file can be called."""
-    if "\0" in path or len(path.encode("utf-8", "surrogateescape")) > MAX_PATH:
-        raise ValueError(f"{path[:80]!r} is no path")
-    return path
-
-
 def raise_for(report: Report, path: str, text: bytes) -> None:
     """What the end of a READ or WRITE means: nothing, or FileNotFoundError, ValueError, OSError."""
     code = os.waitstatus_to_exitcode(report.status)
@@ -109,17 +193,6 @@ class Attempt:
     """How it ended there."""
     hopeless: bool = False
     """The code could not even be loaded: so it is for all cases."""
-
-
-async def calls(
-    slot: SlotLink, code: str, function: str, inputs: Sequence[str], *, case_timeout: float, timeout: float
-) -> Attempt:
-    """`inputs` are texts of values.dumps, one tuple of arguments each."""
-    request = json.dumps({"code": code, "function": function, "inputs": list(inputs)}).encode()
-    with _files() as add:
-        fds = [add(memfd.holding(request)), add(memfd.taking(0)), add(memfd.taking(MAX_PATH)), add(memfd.taking(RESULTS_LIMIT))]
-        report = await slot.run(wire.CALL, "", fds, timeout=timeout, case_timeout=case_timeout)
-        return read_attempt(memfd.taken(fds[3])[0], len(inputs), report)
 
 
 def read_attempt(data: bytes, count: int, report: Report) -> Attempt:
@@ -179,19 +252,3 @@ async def call_until_done(
             done.append(made.failure)
             rest = rest[1:]
     return done
-
-
-@contextlib.contextmanager
-def _files() -> Iterator[Callable[[int], int]]:
-    """Collects file descriptors and closes them."""
-    fds: list[int] = []
-
-    def add(fd: int) -> int:
-        fds.append(fd)
-        return fd
-
-    try:
-        yield add
-    finally:
-        for fd in fds:
-            os.close(fd)

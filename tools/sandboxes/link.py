@@ -1,6 +1,6 @@
 """The host's end of one slot: sends jobs, receives reports, and knows when the slot died.
 
-Consumes reports (by the event loop's reader); produces futures. Each wait ends with the report, the slot's death, or
+Consumes reports (by the event loop's reader); produces results. Each wait ends with the report, the slot's death, or
 GRACE after the deadline that the slot itself should have kept.
 """
 
@@ -8,121 +8,163 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from agentrl.sandbox import SandboxLost
 
+from . import memfd
+from .jobs import Job, Report, Result
 from .zygote import wire
-from .zygote.wire import Reason
+from .zygote.wire import Fourth, Reason
 
 GRACE = 30.0
 """Seconds beyond its deadline that a slot may take to report: a loaded machine may be that late, no more."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """How a job ended. Times in seconds."""
-
-    status: int
-    """As from waitpid."""
-    reason: Reason
-    peak_bytes: int
-    cpu_s: float
-    wall_s: float
+EMPTY_AFTER = 0.2
+"""Seconds that a slot waits for its next user, who has it emptied, before it is emptied anyway."""
 
 
 class SlotLink:
-    def __init__(self, control: socket.socket, jobs: socket.socket, last_words: Callable[[], str]) -> None:
+    def __init__(self, connection: socket.socket, last_words: Callable[[], str]) -> None:
         """`last_words`: what the zygote wrote last, for errors."""
-        self.epoch = 0
-        """How often the slot was started; what was in it before is gone."""
         self.dead = False
         """For good: its zygote has ended."""
-        self._control, self._jobs, self._last_words = control, jobs, last_words
+        self.lost = False
+        """It died while its user had it, and was started anew: the files are gone."""
+        self._socket, self._last_words = connection, last_words
+        self._epoch = 0  # how often the slot was started
         self._count = 0
         self._number = 0
+        self._fresh = 0  # wire.FRESH until the user's first order
+        self._emptying: asyncio.TimerHandle | None = None
         self._waiting: asyncio.Future[Report] | None = None
         self._idle = asyncio.Event()
         self._idle.set()
         self._ready = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        control.setblocking(False)
-        jobs.setblocking(False)
-        self._loop.add_reader(control.fileno(), self._read)
+        connection.setblocking(False)
+        self._loop.add_reader(connection.fileno(), self._read)
 
     async def started(self) -> None:
         """Waits until the slot takes jobs. Raises SandboxLost when it never will."""
         await self._ready.wait()
-        if self.dead:
-            raise SandboxLost("the sandbox's process has ended")
+        self._check()
 
-    async def run(
-        self, mode: bytes, text: str, fds: Sequence[int], *, timeout: float, case_timeout: float = 0.0, flags: int = 0
-    ) -> Report:
-        """One job; earlier ones of this slot, a cancelled one included, are over before it begins. Raises SandboxLost."""
+    @property
+    def busy(self) -> bool:
+        return not self._idle.is_set()
+
+    def lend(self) -> None:
+        """To a new user: what the last one has left is removed before the first order."""
+        self._fresh, self.lost = wire.FRESH, False
+        if self._emptying is not None:
+            self._emptying.cancel()
+
+    def give_back(self) -> None:
+        """Nothing runs any more. If no new user comes soon, it is emptied for none."""
+        if not self._fresh:
+            self._emptying = self._loop.call_later(EMPTY_AFTER, self._empty)
+
+    async def run(self, job: Job) -> Result:
+        """One job; earlier ones of this slot, a cancelled one included, are over before it begins. Raises SandboxLost.
+
+        A slot that dies with its user's first job, which it may have done before that came, is given the job once more.
+        """
+        first = bool(self._fresh)
+        try:
+            return await self._run(job)
+        except SandboxLost:
+            if not (first and self.lost):
+                raise
+        self.lend()
+        return await self._run(job)
+
+    async def _run(self, job: Job) -> Result:
         await self._idle.wait()
-        body = text.encode("utf-8", "surrogateescape")
-        order = (timeout, case_timeout, flags)
-        return await self._exchange(wire.JOB, order, timeout + GRACE, (mode, body, fds))
-
-    async def stop(self) -> None:
-        """Kills what runs, and waits until it is gone. Raises TimeoutError."""
-        if not self._idle.is_set():
-            self._order(wire.KILL, self._number)
-            async with asyncio.timeout(GRACE):
-                await self._idle.wait()
-
-    async def reset(self) -> None:
-        """Removes all files; shows that the slot lives. Raises SandboxLost."""
-        await self._idle.wait()
-        await self._exchange(wire.RESET, (0.0, 0.0, 0), GRACE, None)
+        self._check()
+        files: list[int] = []
+        try:
+            files.append(memfd.holding(job.code))
+            files.append(memfd.taking(job.out))
+            files.append(memfd.taking(job.err))
+            if job.fourth is not Fourth.NONE:
+                files.append(_fourth(job))
+            report = await self._exchange(job, files)
+            gives = job.fourth in (Fourth.FIXED, Fourth.GROWING)
+            data = memfd.written(files[3]) if gives else b""
+            return Result(report=report, out=memfd.written(files[1]), err=memfd.written(files[2]), data=data)
+        finally:
+            for fd in files:
+                os.close(fd)
 
     async def mark(self) -> None:
         """Remembers which files there are, for jobs that tidy up after themselves. Raises SandboxLost."""
         await self._idle.wait()
-        await self._exchange(wire.MARK, (0.0, 0.0, 0), GRACE, None)
+        self._check()
+        self._order(wire.MARK)
 
-    async def _exchange(
-        self,
-        kind: bytes,
-        order: tuple[float, float, int],
-        patience: float,
-        task: tuple[bytes, bytes, Sequence[int]] | None,
-    ) -> Report:
+    async def stop(self) -> None:
+        """Kills what runs, and waits until it is gone. Raises TimeoutError, SandboxLost."""
+        if not self._idle.is_set():
+            self._kill(self._number)
+            async with asyncio.timeout(GRACE):
+                await self._idle.wait()
+
+    def _empty(self) -> None:
+        if not self.dead:
+            with contextlib.suppress(SandboxLost):  # then the next user's first order does it, or fails likewise
+                self._order(wire.RESET)
+
+    async def _exchange(self, job: Job, files: Sequence[int]) -> Report:
+        future = self._waiting = self._loop.create_future()
+        number = self._order(wire.JOB, job, files)
+        self._idle.clear()
+        late = self._loop.call_later(job.timeout + GRACE, self._give_up, future, job.timeout + GRACE)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._kill(number)
+            raise
+        finally:
+            late.cancel()
+
+    def _give_up(self, future: asyncio.Future[Report], patience: float) -> None:
+        """Looks once more: it may be our own loop that was held up, not the slot."""
+        if not (self.dead or future.done()):
+            self._read()
+        if not future.done():
+            future.set_exception(SandboxLost(f"the sandbox did not report within {patience:.0f} s"))
+
+    def _order(self, kind: bytes, job: Job | None = None, files: Sequence[int] = ()) -> int:
+        """Gives its number. Raises SandboxLost."""
+        self._count += 1
+        number = wire.number(self._epoch, self._count)
+        if job is None:
+            message = wire.ORDER.pack(kind, number, b"-", 0.0, 0.0, self._fresh)
+        else:
+            self._number = number
+            message = wire.ORDER.pack(kind, number, job.mode, job.timeout, job.case_timeout, self._fresh | job.flags)
+        try:
+            socket.send_fds(self._socket, [message], files)
+        except OSError as error:  # it is dead, as the reader is about to learn, or takes nothing any more
+            raise SandboxLost(f"the sandbox takes no orders: {error.strerror}{self._last_words()}") from None
+        self._fresh = 0
+        return number
+
+    def _kill(self, number: int) -> None:
+        try:
+            self._socket.send(wire.ORDER.pack(wire.KILL, number, b"-", 0.0, 0.0, 0))
+        except OSError:  # it is dead, as the reader is about to learn, or has orders enough already
+            return
+
+    def _check(self) -> None:
         if self.dead:
             raise SandboxLost("the sandbox's process has ended")
-        self._count += 1
-        number = self._number = wire.number(self.epoch, self._count)
-        future = self._waiting = self._loop.create_future()
-        self._idle.clear()
-        try:
-            self._order(kind, number, *order)
-            if task is not None:
-                mode, body, fds = task
-                socket.send_fds(self._jobs, [wire.TASK.pack(number, mode) + body], list(fds))
-            return await self._outcome(future, patience)
-        except asyncio.CancelledError:
-            self._order(wire.KILL, number)
-            raise
-
-    async def _outcome(self, future: asyncio.Future[Report], patience: float) -> Report:
-        try:
-            async with asyncio.timeout(patience):
-                return await future
-        except TimeoutError:
-            if future.done() and not future.cancelled():  # our own loop was held up, not the slot
-                return future.result()
-            raise SandboxLost(f"the sandbox did not report within {patience:.0f} s") from None
-
-    def _order(self, kind: bytes, number: int, timeout: float = 0.0, case_timeout: float = 0.0, flags: int = 0) -> None:
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it is dead, which the reader is about to learn
-            self._control.send(wire.ORDER.pack(kind, number, timeout, case_timeout, flags))
 
     def _read(self) -> None:
         try:
-            message = self._control.recv(wire.REPORT.size)
+            message = self._socket.recv(wire.REPORT.size)
         except BlockingIOError:
             return
         except OSError:
@@ -132,13 +174,13 @@ class SlotLink:
             return
         kind, number, status, reason, peak, cpu, wall = wire.REPORT.unpack(message)
         if kind == wire.READY:
-            self.epoch, self._count = number >> 32, 0
+            self._epoch, self._count, self.lost = number >> 32, 0, not self._fresh
             self._ready.set()
-            if self.epoch > 1:
+            if self._epoch > 1:
                 self._fail(f"the sandbox died and was started anew; its files are gone{self._last_words()}")
         elif number == self._number:
-            report = Report(status=status, reason=Reason(reason), peak_bytes=peak, cpu_s=cpu, wall_s=wall)
             if self._waiting is not None and not self._waiting.done():
+                report = Report(status=status, reason=Reason(reason), peak_bytes=peak, cpu_s=cpu, wall_s=wall)
                 self._waiting.set_result(report)
             self._idle.set()
 
@@ -148,12 +190,17 @@ class SlotLink:
         self._idle.set()
 
     def close(self) -> None:
-        """Idempotent. The slot ends itself when its sockets close."""
+        """Idempotent. The slot ends itself when its socket closes."""
         if self.dead:
             return
         self.dead = True
-        self._loop.remove_reader(self._control.fileno())
-        self._control.close()
-        self._jobs.close()
+        self._loop.remove_reader(self._socket.fileno())
+        self._socket.close()
         self._ready.set()
         self._fail("the sandbox's process has ended")
+
+
+def _fourth(job: Job) -> int:
+    if job.fourth is Fourth.INPUT:
+        return memfd.holding(job.data)
+    return memfd.taking(job.room) if job.fourth is Fourth.FIXED else memfd.growing()

@@ -10,18 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 from agentrl.errors import UsageError, nearest
-from agentrl.sandbox import Call, Exec, IsolationError, SandboxError, SandboxLost, SandboxSpec
+from agentrl.sandbox import IsolationError, SandboxError, SandboxLost, SandboxSpec
 
-from . import jobs
+from . import systems
 from .fifo import Fifo
 from .link import SlotLink
 from .process import StartFailed, Zygote
-from .zygote import wire
+from .slot_sandbox import SlotSandbox
 from .zygote.settings import LANDLOCK, NAMESPACE
 
 LEVELS = {
@@ -64,10 +63,16 @@ class LocalPool:
     ) -> LocalPool:
         """`slots` sandboxes at once. `level` and `use_cgroup` pin one kind of isolation, for tests. Raises IsolationError."""
         spec = spec or SandboxSpec()
+        systems.check("local")
         _check(spec, slots)
         pool = cls(spec, slots, (level,) if level else LEVELS[spec.isolation], use_cgroup)
         await pool._start()
         return pool
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """Limits that are watched rather than held by the kernel: they may be passed for some hundredths of a second."""
+        return self._zygote.watched if self._zygote is not None else ()
 
     async def __aenter__(self) -> LocalPool:
         return self
@@ -78,26 +83,12 @@ class LocalPool:
     async def acquire(self) -> LocalSandbox:
         """A fresh sandbox; waits in arrival order while all are in use. Raises SandboxError."""
         while True:
-            await self._revive()
+            if self._closed or self._zygote is None or self._zygote.dead:
+                await self._revive()
             slot = await self._free.get()
-            if slot is not None and await self._renew(slot):
+            if slot is not None and not slot.dead:
+                slot.lend()
                 return LocalSandbox(self, slot, self._spec)
-
-    async def _renew(self, slot: SlotLink) -> bool:
-        """Empties a slot for its next user. One that died since the last has been started anew: once more, then."""
-        for _ in range(2):
-            if slot.dead:
-                return False
-            try:
-                await slot.reset()
-                return True
-            except SandboxLost:
-                continue
-            except asyncio.CancelledError:
-                self._release(slot)
-                raise
-        self._give_up()
-        return False
 
     async def aclose(self) -> None:
         """Ends all sandboxes. Idempotent."""
@@ -139,6 +130,9 @@ class LocalPool:
         self._zygote, self.isolation = zygote, zygote.isolation
         if problems:
             log.warning("sandboxes at level %s; not possible here: %s", self.isolation, "; ".join(problems))
+        if self.watched:
+            limits = " and ".join(self.watched)
+            log.warning("sandboxes at level %s: limits of %s are watched, not held by the kernel", self.isolation, limits)
         if zygote.missing:
             log.warning("not to be had in the sandbox: %s", ", ".join(zygote.missing))
         for slot in zygote.slots:
@@ -146,77 +140,27 @@ class LocalPool:
 
     def _release(self, slot: SlotLink) -> None:
         if not slot.dead and not self._closed:
+            slot.give_back()
             self._free.put(slot)
         elif not self._closed:
             self._free.wake()  # so that someone who waits starts a new zygote
 
     def _give_up(self) -> None:
-        """A slot that cannot even be stopped or emptied may hold anything: all of them are started anew."""
+        """A slot that cannot even be stopped may hold anything: all of them are started anew."""
         if self._zygote is not None:
             self._zygote.kill()
         self._free.wake()
 
 
-class LocalSandbox:
-    """One slot, held until `aclose`. Calls are done one after the other, in the order they came."""
+class LocalSandbox(SlotSandbox):
+    """One slot, held until `aclose`."""
 
     def __init__(self, pool: LocalPool, slot: SlotLink, spec: SandboxSpec) -> None:
-        self._pool, self._slot, self._spec = pool, slot, spec
-        self._epoch = slot.epoch
-        self._turn = asyncio.Lock()
-        self._closed = False
-
-    async def run(self, argv: Sequence[str] | str, *, stdin: str = "", timeout: float | None = None) -> Exec:
-        """Runs a program: a list of arguments, or a text for /bin/sh. Raises SandboxLost."""
-        arguments = ["/bin/sh", "-c", argv] if isinstance(argv, str) else list(argv)
-        if not arguments or any("\0" in argument for argument in arguments):
-            raise ValueError(f"{argv!r} is no list of arguments")
-        async with self._turn:
-            return await self._program(wire.EXEC, "\0".join(arguments), stdin, timeout)
-
-    async def python(self, code: str, *, stdin: str = "", timeout: float | None = None) -> Exec:
-        """Runs Python code in a fresh interpreter. Raises SandboxLost."""
-        async with self._turn:
-            return await self._program(wire.PYTHON, code, stdin, timeout)
-
-    async def run_many(
-        self, programs: Sequence[str], *, stdins: Sequence[str] | None = None, timeout: float | None = None
-    ) -> list[Exec]:
-        """Runs Python programs, each in a fresh interpreter; `timeout` seconds each. Raises SandboxLost.
-
-        None sees a process, memory or new file of another; changes to files that were there before remain.
-        """
-        inputs = [""] * len(programs) if stdins is None else list(stdins)
-        async with self._turn:
-            await self._live().mark()
-            return [
-                await self._program(wire.PYTHON, code, stdin, timeout, wire.TIDY)
-                for code, stdin in zip(programs, inputs, strict=True)
-            ]
-
-    async def call_many(
-        self, code: str, function: str, inputs: Sequence[Sequence[Any]], *, timeout: float, total: float | None = None
-    ) -> list[Call]:
-        """Calls a function that `code` defines, once per tuple of arguments. See agentrl.sandbox.Sandbox.call_many."""
-
-        async def attempt(rest: Sequence[str], seconds: float) -> jobs.Attempt:
-            async with self._turn:
-                return await jobs.calls(self._live(), code, function, rest, case_timeout=timeout, timeout=seconds)
-
-        return await jobs.call_until_done(attempt, inputs, timeout=timeout, total=total)
-
-    async def write(self, path: str, data: bytes) -> None:
-        """Writes a file below the working folder. Raises ValueError for a path that leaves it, OSError, SandboxLost."""
-        async with self._turn:
-            await jobs.write(self._live(), path, data, self._spec.timeout)
-
-    async def read(self, path: str) -> bytes:
-        """Reads a file below the working folder. Raises FileNotFoundError, ValueError, OSError, SandboxLost."""
-        async with self._turn:
-            return await jobs.read(self._live(), path, self._spec.timeout)
+        super().__init__(spec)
+        self._pool, self._slot = pool, slot
 
     async def alive(self) -> bool:
-        return not (self._closed or self._slot.dead or self._slot.epoch != self._epoch)
+        return not (self._closed or self._slot.dead or self._slot.lost)
 
     async def aclose(self) -> None:
         """Kills what runs and gives the slot back; it is emptied before its next use. Idempotent."""
@@ -224,15 +168,10 @@ class LocalSandbox:
             return
         self._closed = True
         try:
-            await asyncio.shield(self._stop())
+            if self._slot.busy:
+                await asyncio.shield(self._stop())
         finally:
             self._pool._release(self._slot)
-
-    async def __aenter__(self) -> LocalSandbox:
-        return self
-
-    async def __aexit__(self, *error: Any) -> None:
-        await self.aclose()
 
     async def _stop(self) -> None:
         try:
@@ -240,24 +179,15 @@ class LocalSandbox:
         except TimeoutError:
             self._pool._give_up()
 
-    async def _program(self, mode: bytes, text: str, stdin: str, timeout: float | None, flags: int = 0) -> Exec:
-        seconds = self._spec.timeout if timeout is None else min(timeout, self._spec.timeout)
-        return await jobs.program(self._live(), mode, text, stdin, seconds, self._spec.output_bytes, flags)
-
     def _live(self) -> SlotLink:
         if self._closed:
             raise SandboxError("the sandbox is closed")
-        if self._slot.dead or self._slot.epoch != self._epoch:
+        if self._slot.dead or self._slot.lost:
             raise SandboxLost("the sandbox died; its files are gone")
         return self._slot
 
 
 def _check(spec: SandboxSpec, slots: int) -> None:
-    if not sys.platform.startswith("linux"):
-        raise IsolationError(
-            f"the local sandbox needs Linux (namespaces, seccomp), and this is {sys.platform}; use a Linux machine or "
-            "container, or sandbox.backend=unsafe_local, which runs the code without any isolation"
-        )
     if spec.isolation not in LEVELS:
         raise UsageError(f"sandbox isolation {spec.isolation!r} does not exist; {nearest(spec.isolation, LEVELS)}")
     for name, value in (("slots", slots), ("memory", spec.memory_bytes), ("pids", spec.pids), ("disk", spec.disk_bytes)):

@@ -40,7 +40,7 @@ def taking(limit: int) -> int:
     """A new file that takes at least `limit` bytes and at most two pages more. The caller closes it.
 
     The kernel refuses a write that would cross the end whole, up to a page of it, so a page is spare; whoever wrote beyond
-    `limit` has been cut.
+    `limit` is to be cut.
     """
     fd = growing()
     os.ftruncate(fd, -(-limit // PAGE) * PAGE + PAGE)
@@ -48,8 +48,7 @@ def taking(limit: int) -> int:
     return fd
 
 
-def taken(fd: int, limit: int | None = None) -> tuple[bytes, bool]:
-    """(what was written, was it more than `limit`)."""
-    written = min(os.lseek(fd, 0, os.SEEK_CUR), os.fstat(fd).st_size)
-    wanted = written if limit is None else min(written, limit)
-    return os.pread(fd, wanted, 0), written > wanted
+def written(fd: int) -> bytes:
+    """All that was written, from the start to the position of the last write."""
+    size = min(os.lseek(fd, 0, os.SEEK_CUR), os.fstat(fd).st_size)
+    return os.pread(fd, size, 0) if size else b""

@@ -60,7 +60,10 @@ class Zygote:
             await self._launch(spec, slots)
             async with asyncio.timeout(START_TIMEOUT):
                 await asyncio.gather(*(slot.started() for slot in self.slots))
-        except (OSError, RuntimeError, TimeoutError) as error:
+        except TimeoutError:
+            await self.aclose()
+            raise StartFailed(f"it gave no sign of life within {START_TIMEOUT:g} s{self._last_words()}") from None
+        except (OSError, RuntimeError) as error:
             await self.aclose()
             raise StartFailed(f"{error or type(error).__name__}{self._last_words()}") from None
         except BaseException:
@@ -71,6 +74,12 @@ class Zygote:
     @property
     def dead(self) -> bool:
         return self._popen is None or self._popen.poll() is not None or any(slot.dead for slot in self.slots)
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """Limits that no part of the kernel holds: a job is looked at a hundred times a second."""
+        uncounted = () if self.cgroup else ("memory",)
+        return uncounted if self.level == NAMESPACE else (*uncounted, "processes", "disk")
 
     @property
     def isolation(self) -> str:
@@ -115,13 +124,10 @@ class Zygote:
             self._link = link
             host = os.pidfd_open(os.getpid())
             inherited.callback(os.close, host)
-            pairs = [(_pair(inherited), _pair(inherited)) for _ in range(slots)]
-            self.slots = [SlotLink(control[0], jobs[0], self._last_words) for control, jobs in pairs]
+            pairs = [_pair(inherited) for _ in range(slots)]
+            self.slots = [SlotLink(ours, self._last_words) for ours, _ in pairs]
             groups = self._open_groups(inherited)
-            links = [
-                (control[1].fileno(), jobs[1].fileno(), *(groups[i] if groups else (-1,)))
-                for i, (control, jobs) in enumerate(pairs)
-            ]
+            links = [(theirs.fileno(), *(groups[i] if groups else (-1,))) for i, (_, theirs) in enumerate(pairs)]
             fds = [theirs.fileno(), host, *(fd for one in links for fd in one if fd >= 0)]
             settings = self._settings(spec, slots, host, links, max(fds) + 32)
             self._popen = subprocess.Popen(  # noqa: ASYNC220  # a few milliseconds, once; asyncio's needs a child watcher

@@ -19,7 +19,7 @@ from agentrl.sandbox import Call, Exec, IsolationError, SandboxError, SandboxSpe
 from . import jobs
 from . import remote_programs as programs
 from .fifo import Fifo
-from .link import Report
+from .jobs import Report
 from .remote_link import PATIENCE, Answer, CodeServer
 from .zygote.wire import Reason
 
@@ -114,9 +114,7 @@ class RemoteSandbox:
         self._closed = False
 
     async def run(self, argv: Sequence[str] | str, *, stdin: str = "", timeout: float | None = None) -> Exec:
-        arguments = ["/bin/sh", "-c", argv] if isinstance(argv, str) else list(argv)
-        if not arguments or any("\0" in argument for argument in arguments):
-            raise ValueError(f"{argv!r} is no list of arguments")
+        arguments = jobs.arguments(argv).split("\0")
         async with self._turn:
             return await self._keeping(programs.keeping_request(argv=arguments), stdin, timeout, keep=True)
 
@@ -195,12 +193,12 @@ class RemoteSandbox:
 
     async def _file(self, path: str, files: Mapping[str, bytes], fetch: str, *, write: bool) -> Answer:
         self._check()
-        jobs.checked(path)
+        jobs.encoded(path)
         request = json.dumps({"path": path, "write": write}).encode()
         sent = {**files, programs.REQUEST: request} | ({programs.STATE: self._state} if self._state is not None else {})
         answer = await self._pool.server.run(programs.FILES, timeout=self._spec.timeout, files=sent, fetch=(fetch,))
         done = as_exec(answer, self._spec, self._spec.timeout)
-        report = Report(status=done.exit_code << 8, reason=Reason.EXIT, peak_bytes=0, cpu_s=0.0, wall_s=0.0)
+        report = Report(status=done.exit_code << 8, reason=Reason.EXIT)
         jobs.raise_for(report, path, done.stderr.encode())
         return answer
 
@@ -255,4 +253,4 @@ def _ending(answer: Answer) -> Report:
         status, reason = 9, Reason.DEADLINE if answer.run.get("status") == "TimeLimitExceeded" else Reason.EXIT
     if answer.run.get("agentrl", {}).get("status") == Status.MEMORY:
         reason = Reason.MEMORY
-    return Report(status=status, reason=reason, peak_bytes=0, cpu_s=0.0, wall_s=0.0)
+    return Report(status=status, reason=reason)

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
+
+from . import carried
 
 STATE = "agentrl-state.tar"
 """The working folder as it was left, carried from one run to the next. Packed and unpacked on the server only."""
 REQUEST, RECORDS, ENDING = "agentrl-request.json", "agentrl-records", "agentrl-ending.json"
 WORK = "work"
-MODULES = ("wire", "values", "leave", "script", "calls")
-ZYGOTE = Path(__file__).parent / "zygote"
 
 KEEPING = f"""
 import json, os, signal, sys, tarfile
+{carried.AS_MAIN}
 with open({REQUEST!r}) as file: asked = json.load(file)
 top = os.getcwd()
 os.makedirs({WORK!r}, exist_ok=True)
@@ -37,17 +37,7 @@ if child == 0:
         except OSError as error:
             os.write(2, os.fsencode(f"{{asked['argv'][0]}}: {{error.strerror}}\\n"))
             os._exit(127 if isinstance(error, FileNotFoundError) else 126)
-    import builtins, linecache, traceback, types
-    module = types.ModuleType("__main__")
-    module.__builtins__ = builtins
-    sys.modules["__main__"] = module
-    lines = asked["code"].splitlines(keepends=True)
-    linecache.cache["main.py"] = (len(asked["code"]), None, lines, "main.py")
-    try: exec(compile(asked["code"], "main.py", "exec", dont_inherit=True), module.__dict__)
-    except SystemExit: raise
-    except BaseException as error:
-        traceback.print_exception(type(error), error, error.__traceback__.tb_next)
-        sys.exit(1)
+    run_as_main(asked["code"])
 else:
     _, status = os.waitpid(child, 0)
     os.chdir(top)
@@ -93,14 +83,7 @@ except OSError as error: end(42, f"{{asked['path']!r}}: {{error.strerror}}")
 Exit codes as of zygote/wire.py's READ and WRITE."""
 
 CALLING = """
-import json, mmap, os, resource, signal, sys, time, types
-package = types.ModuleType("zygote"); package.__path__ = []
-sys.modules["zygote"] = package
-for name, text in {modules!r}.items():
-    module = types.ModuleType("zygote." + name); module.__package__ = "zygote"
-    sys.modules[module.__name__] = module
-    setattr(package, name, module)
-    exec(compile(text, name, "exec", dont_inherit=True), module.__dict__)
+import json, mmap, os, resource, signal, time
 with open({request!r}, "rb") as file: request = file.read()
 records = os.open({records!r}, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
 page = mmap.mmap(-1, mmap.PAGESIZE)
@@ -108,13 +91,13 @@ begun, child = time.monotonic(), os.fork()
 if child == 0:
     os.setsid()
     resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
-    package.calls.serve(request, records, page)
+    zygote.calls.serve(request, records, page)
 reason, nap = 0, 0.001
 while True:
     ended, status = os.waitpid(child, os.WNOHANG)
     if ended: break
     now = time.monotonic()
-    case = max(begun, min(now, package.wire.PAGE.unpack_from(page)[1]))
+    case = max(begun, min(now, zygote.wire.PAGE.unpack_from(page)[0]))
     if now >= case + {case_timeout} or now >= begun + {timeout}:
         reason = 1
         os.killpg(child, signal.SIGKILL)
@@ -130,9 +113,7 @@ RECORDS, and an ENDING of [wait status, Reason]."""
 
 def calling(*, case_timeout: float, timeout: float, limit: int) -> str:
     """The program CALLING; times in seconds, `limit` in bytes of all records."""
-    modules = {name: (ZYGOTE / f"{name}.py").read_text() for name in MODULES}
-    return CALLING.format(
-        modules=modules,
+    return carried.zygote() + CALLING.format(
         request=REQUEST,
         records=RECORDS,
         ending=ENDING,

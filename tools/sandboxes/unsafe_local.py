@@ -25,9 +25,8 @@ from typing import IO, Any
 
 from agentrl.sandbox import Call, Exec, IsolationError, SandboxError, SandboxSpec, Status
 
-from . import jobs
+from . import jobs, systems
 from .fifo import Fifo
-from .link import Report
 from .zygote import wire
 from .zygote.wire import Reason
 
@@ -59,6 +58,7 @@ class UnsafeLocalPool:
     async def open(cls, spec: SandboxSpec | None = None, slots: int = 8) -> UnsafeLocalPool:
         """Raises IsolationError when any isolation is asked for."""
         spec = spec or SandboxSpec()
+        systems.check("unsafe_local")
         if spec.isolation != "auto":
             raise IsolationError(
                 f"sandbox=unsafe_local isolates nothing, and isolation={spec.isolation} is asked for; use sandbox=local"
@@ -170,7 +170,8 @@ def _program(argv: list[str], stdin: str, timeout: float, home: Path, spec: Sand
             return Exec(status=Status.ERROR, exit_code=127, stderr=f"{argv[0]}: not found\n")
         reason = oversee(process, begun + timeout, lambda: max(size_of(out), size_of(err)) > 2 * spec.output_bytes)
         report = report_of(process, reason, begun)
-        return jobs.as_exec(report, taken(out, spec.output_bytes), taken(err, spec.output_bytes))
+        limit = spec.output_bytes
+        return jobs.as_exec(report, start_of(out, limit + 1), start_of(err, limit + 1), limit)
 
 
 def _start(
@@ -211,10 +212,10 @@ def oversee(process: subprocess.Popen[bytes], deadline: float, too_much: Any, ca
     return reason
 
 
-def report_of(process: subprocess.Popen[bytes], reason: Reason, begun: float) -> Report:
+def report_of(process: subprocess.Popen[bytes], reason: Reason, begun: float) -> jobs.Report:
     code = process.returncode
     status = -code if code < 0 else code << 8
-    return Report(status=status, reason=reason, peak_bytes=0, cpu_s=0.0, wall_s=time.monotonic() - begun)
+    return jobs.Report(status=status, reason=reason, wall_s=time.monotonic() - begun)
 
 
 def _calls(home: Path, spec: SandboxSpec, request: bytes, count: int, timeout: float, seconds: float) -> jobs.Attempt:
@@ -231,15 +232,14 @@ def _calls(home: Path, spec: SandboxSpec, request: bytes, count: int, timeout: f
             process,
             begun + seconds,
             lambda: size_of(results) > jobs.RESULTS_LIMIT,
-            lambda: max(begun, min(time.monotonic(), wire.PAGE.unpack_from(page)[1])) + timeout,
+            lambda: max(begun, min(time.monotonic(), wire.PAGE.unpack_from(page)[0])) + timeout,
         )
-        return jobs.read_attempt(taken(results, jobs.RESULTS_LIMIT)[0], count, report_of(process, reason, begun))
+        return jobs.read_attempt(start_of(results, jobs.RESULTS_LIMIT), count, report_of(process, reason, begun))
 
 
 def size_of(file: IO[bytes]) -> int:
     return os.fstat(file.fileno()).st_size
 
 
-def taken(file: IO[bytes], limit: int) -> tuple[bytes, bool]:
-    size = size_of(file)
-    return os.pread(file.fileno(), min(size, limit), 0), size > limit
+def start_of(file: IO[bytes], limit: int) -> bytes:
+    return os.pread(file.fileno(), min(size_of(file), limit), 0)

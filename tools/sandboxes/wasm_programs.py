@@ -2,40 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from . import carried
 
-ZYGOTE = Path(__file__).parent / "zygote"
-MODULES = ("wire", "values", "leave", "script", "calls")
-
-PROGRAM = """
-import builtins, linecache, os, sys, traceback, types
-code = sys.argv.pop()
+PROGRAM = f"""
+import os, sys
+{carried.AS_MAIN}
 os.chdir("/work")
 sys.path.insert(0, "")
-module = types.ModuleType("__main__")
-module.__builtins__ = builtins
-sys.modules["__main__"] = module
-linecache.cache["main.py"] = (len(code), None, code.splitlines(keepends=True), "main.py")
 for stream in (sys.stdout, sys.stderr): stream.reconfigure(errors="backslashreplace", line_buffering=True)
-try: exec(compile(code, "main.py", "exec", dont_inherit=True), module.__dict__)
-except SystemExit: raise
-except BaseException as error:
-    traceback.print_exception(type(error), error, error.__traceback__.tb_next)
-    sys.exit(1)
+run_as_main(sys.argv.pop())
 """
 """Runs the text that follows as `python -c` would."""
 
 CALLS = """
-import json, os, sys, types
-sys.modules["mmap"] = types.SimpleNamespace(mmap=object)  # there is none in WebAssembly, nor any use for it
-package = types.ModuleType("zygote"); package.__path__ = []
-sys.modules["zygote"] = package
-for name, text in {modules!r}.items():
-    module = types.ModuleType("zygote." + name); module.__package__ = "zygote"
-    sys.modules[module.__name__] = module
-    setattr(package, name, module)
-    exec(compile(text, name, "exec", dont_inherit=True), module.__dict__)
-calls, wire = package.calls, package.wire
+import json, os
+calls, wire = zygote.calls, zygote.wire
 asked = json.load(open("/calls/request.json"))
 records = os.open("/calls/records", os.O_WRONLY | os.O_APPEND)
 os.chdir("/work")
@@ -54,7 +35,10 @@ os._exit(0)
 """
 """Calls a function of /calls/request.json, which is as zygote/calls.py takes it, and appends to /calls/records as that does."""
 
+NO_MMAP = 'import sys, types; sys.modules["mmap"] = types.SimpleNamespace(mmap=object)'
+"""There is none in WebAssembly, nor any use for it, but the modules name it."""
+
 
 def calls(limit: int) -> str:
     """`limit`: bytes of all records."""
-    return CALLS.format(modules={name: (ZYGOTE / f"{name}.py").read_text() for name in MODULES}, limit=limit)
+    return NO_MMAP + carried.zygote() + CALLS.format(limit=limit)

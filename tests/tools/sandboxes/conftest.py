@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import tempfile
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
 from agentrl.sandbox import Exec, IsolationError, SandboxSpec
 from agentrl.tools.sandboxes.local import LocalPool
+from tests.support.dockerd import Unavailable, docker_daemon
 from tests.support.isolation import missing
 
 T = TypeVar("T")
+Python = Callable[..., Exec]
+"""Runs Python code: text, then the options of Sandbox.python."""
+Use = Callable[[Any], Any]
+"""Runs `await work(sandbox)`."""
 SPEC = SandboxSpec(memory="256M", pids=64, disk="64M", output="64K", timeout=60.0, cpu=30.0)
+CONTAINER_SPEC = SandboxSpec(memory="256M", pids=64, disk="64M", output="64K", timeout=20.0, cpu=15.0)
 LEVELS = {
     "namespace+cgroup": ("namespace", True),
     "namespace": ("namespace", False),
@@ -83,7 +92,7 @@ def pools(background: Background) -> Iterator[dict[str, Local | str]]:
             background.run(made.pool.aclose())
 
 
-def _pick(pools: dict[str, Local | str], name: str) -> Local:
+def pick(pools: dict[str, Local | str], name: str) -> Local:
     found = pools[name]
     if isinstance(found, str):
         if name == "namespace":
@@ -95,7 +104,7 @@ def _pick(pools: dict[str, Local | str], name: str) -> Local:
 @pytest.fixture(params=list(LEVELS))
 def each(request: pytest.FixtureRequest, pools: dict[str, Local | str]) -> Local:
     """Every level of isolation that this machine has."""
-    return _pick(pools, request.param)
+    return pick(pools, request.param)
 
 
 @pytest.fixture
@@ -104,3 +113,48 @@ def best(pools: dict[str, Local | str]) -> Local:
     if found is None:
         missing("this machine gives no isolation at all")
     return found
+
+
+@pytest.fixture(scope="package")
+def docker_host() -> Iterator[str]:
+    """A docker daemon of our own, which DOCKER_HOST names meanwhile."""
+    try:
+        with docker_daemon(Path(tempfile.mkdtemp(prefix="dk"))) as address, pytest.MonkeyPatch.context() as patch:
+            patch.setenv("DOCKER_HOST", address)
+            yield address
+            left = subprocess.run(["docker", "ps", "-aq"], capture_output=True, text=True, check=True).stdout
+            assert left == "", "containers are left over"
+    except Unavailable as error:
+        missing(str(error))
+
+
+@pytest.fixture(scope="package")
+def containers(docker_host: str, background: Background) -> Iterator[Any]:
+    """A pool of them."""
+    from agentrl.tools.sandboxes.docker import DockerPool  # needs the extra
+
+    made = background.run(DockerPool.open(CONTAINER_SPEC, 3), timeout=300)
+    yield made
+    background.run(made.aclose())
+
+
+@pytest.fixture
+def container_sandbox(containers: Any, background: Background) -> Callable[[Any], Any]:
+    """Runs `await work(sandbox)` with a fresh one."""
+
+    def run(work: Any) -> Any:
+        async def main() -> Any:
+            async with await containers.acquire() as sandbox:
+                return await work(sandbox)
+
+        return background.run(main(), timeout=200)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def container(containers: Any, background: Background) -> Iterator[Python]:
+    """Python in one and the same container, for code that does no harm to it."""
+    sandbox = background.run(containers.acquire())
+    yield lambda code, **options: background.run(sandbox.python(code, **options))
+    background.run(sandbox.aclose())

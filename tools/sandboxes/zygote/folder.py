@@ -6,9 +6,13 @@ Everything below is dead when this runs, so nothing changes underneath.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import stat
-from collections.abc import Set
+from collections.abc import Sequence, Set
+from typing import NamedTuple
+
+from . import watch
 
 LONG = 3000
 """Characters of a path, beyond which a kept folder is left as it is: the kernel takes 4096, the entries' names included."""
@@ -94,3 +98,54 @@ def _move_up(path: str, top: str, count: int) -> str:
     os.chmod(path, 0o700)  # its own ".." changes with the move
     os.rename(path, name)
     return name
+
+
+class Place(NamedTuple):
+    """A folder that is to be there, empty. -1: an owner is not changed."""
+
+    path: str
+    mode: int
+    uid: int
+    gid: int
+
+
+def renew(folder: str, places: Sequence[Place], untouched: Set[str]) -> None:
+    """Empties it but for `untouched`, and makes the places in it anew. Quick where there are only these, and they are empty."""
+    try:
+        for place in places:
+            os.rmdir(place.path)
+    except OSError:
+        empty(folder, untouched=untouched)
+    else:
+        if len(os.listdir(folder)) > len(untouched):
+            empty(folder, untouched=untouched)
+    for path, mode, uid, gid in places:
+        os.mkdir(path)
+        os.chmod(path, mode)  # whatever the umask
+        if uid >= 0:
+            os.chown(path, uid, gid)
+
+
+def restore(path: str, mode: int) -> None:
+    """What an owner can leave on a folder that stays: mode, times, attributes."""
+    os.chmod(path, mode)
+    os.utime(path, (0, 0))
+    for name in os.listxattr(path):
+        os.removexattr(path, name)
+
+
+def shrink(folder: str, limit: int) -> bool:
+    """Removes the largest files until all that is left is within `limit` bytes, as `watch.disk_bytes` counts them.
+
+    False where files are not what fills it, or where it cannot be counted: then it has to be emptied.
+    """
+    over = watch.disk_bytes(folder) - limit
+    if over == math.inf:
+        return False
+    files = [os.path.join(at, name) for at, _, names in os.walk(folder) for name in names]
+    for size, path in sorted(((os.lstat(path).st_blocks * 512, path) for path in files), reverse=True):
+        if over <= 0:
+            break
+        os.unlink(path)
+        over -= max(size, watch.ENTRY)
+    return over <= 0

@@ -7,7 +7,6 @@ things stay open: whether a file exists, with its size and times; and how many p
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import struct
 from collections.abc import Iterable, Sequence
@@ -18,7 +17,6 @@ CREATE, ADD_RULE, RESTRICT = 444, 445, 446  # the same on all architectures
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14
 FILE_RIGHTS = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE
 RIGHTS_BY_VERSION = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # how many access bits each version knows; 16 from 5 on
-LOWEST_FD = 10  # below it, a child puts its task's descriptors before it restricts itself
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 
@@ -45,9 +43,7 @@ def ruleset(readable: Sequence[str], masked: Iterable[str], writable: str, netwo
     rights = (1 << RIGHTS_BY_VERSION.get(abi, 16)) - 1
     attributes = struct.pack("QQQ", rights, 0 if network or abi < 4 else 3, 3 if abi >= 6 else 0)
     size = 8 if abi < 4 else 16 if abi < 6 else 24
-    low = check(libc.syscall(CREATE, attributes, size, 0), "landlock_create_ruleset")
-    fd = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, LOWEST_FD)
-    os.close(low)
+    fd = check(libc.syscall(CREATE, attributes, size, 0), "landlock_create_ruleset")
     hidden = frozenset(masked)
     for path in readable:
         _allow(fd, os.path.realpath(path), hidden)

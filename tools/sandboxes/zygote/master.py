@@ -15,10 +15,10 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NoReturn
 
-from . import ending, landlock, linux, namespaces, root, script, seccomp, watch
+from . import ending, forking, landlock, linux, namespaces, pages, rehearsal, root, script, seccomp, watch, wire
 from .cage import Cage
 from .settings import NAMESPACE, Settings
 from .slot import Links, Slot
@@ -83,24 +83,11 @@ def _prepare(settings: Settings) -> list[str]:
             importlib.import_module(name)
         except ImportError as error:
             problems.append(f"{name}: {error}")
+    rehearsal.play()
+    pages.inherit_code()
     gc.collect()
     gc.freeze()  # a collection in a child would write to, and so copy, the pages of every object
     return problems
-
-
-def _reseed(names: Sequence[str]) -> Callable[[bytes], None]:
-    """Seeds NumPy's global generator, for code that could use it. (`random` seeds itself after each fork.)
-
-    It costs a tenth of an execution, so it is not done for code that names no package and has no files to import.
-    """
-    generator = sys.modules.get("numpy.random")
-    words = [name.encode() for name in names]
-
-    def reseed(code: bytes) -> None:
-        if generator is not None and (any(word in code for word in words) or os.listdir(".")):
-            generator.seed(int.from_bytes(os.urandom(4), "little"))
-
-    return reseed
 
 
 class Master:
@@ -110,7 +97,7 @@ class Master:
         self.slots: dict[int, int] = {}  # pid: index
         self.born: dict[int, float] = {}  # pid: monotonic time
         self.short_lives = [0] * settings.slots
-        self.reseed = _reseed([os.path.basename(path) for path in settings.packages])
+        self.reseed = forking.reseeder([os.path.basename(path) for path in settings.packages])
         self.filter = _filter(settings)
         self.busy_uid = 0
         if settings.level != NAMESPACE and not settings.own_uid:  # then the limit counts all that the user runs
@@ -171,8 +158,8 @@ class Master:
                 continue
 
     def _slot(self, index: int) -> NoReturn:
-        control, jobs, oom, *groups = self.settings.links[index]
-        mine = {control, jobs, self.settings.host, *groups} | ({oom} if oom >= 0 else set())
+        control, oom, *groups = self.settings.links[index]
+        mine = {control, self.settings.host, *groups} | ({oom} if oom >= 0 else set())
         for fd in range(3, self.settings.open_below):
             if fd not in mine:
                 _close(fd)
@@ -180,7 +167,7 @@ class Master:
             os.write(group, b"0")
             os.close(group)
         # Process 1 of a namespace is immune to signals from inside that it has no handler for, and there is none
-        links = Links(control=socket.socket(fileno=control), jobs=jobs, host=self.settings.host, oom=oom)
+        links = Links(line=wire.Line(socket.socket(fileno=control)), host=self.settings.host, oom=oom)
         build = self._in_namespace if self.settings.level == NAMESPACE else self._with_landlock
         build(index, links).serve()
 
@@ -245,7 +232,7 @@ class Master:
             reseed=self.reseed,
             open_below=self.settings.open_below,
             kill_all=kill_all,
-            others=watch.others_in_namespace if cage.in_namespace else lambda: watch.descendants(own),
+            others=watch.others_in_namespace if cage.in_namespace else lambda: watch.living_below(own),
         )
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import _signal  # what `signal` wraps: it is spared the wrapper's work
 import atexit
 import builtins
 import linecache
-import signal
 import site
 import sys
 import threading
@@ -26,7 +26,7 @@ def furnish() -> None:
     sys.modules["__main__"] = ModuleType("__main__")
     for stream in (sys.stdout, sys.stderr):  # line by line, so that what was printed before a deadline is seen
         stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the slot must have no handler; see _slot in master.py
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)  # the slot must have no handler; see _slot in master.py
     site.setquit()  # exit() and quit(), which -S leaves out
     site.setcopyright()
     site.sethelper()
@@ -34,21 +34,21 @@ def furnish() -> None:
 
 def run(code: bytes) -> NoReturn:
     module = start(code)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     status = 0
     try:
         exec(compile(code, NAME, "exec", dont_inherit=True), module.__dict__)
     except SystemExit as end:
         status = exit_status(end)
     except BaseException as error:
-        _report(error)
+        report(error)
         status = 1
     try:
-        if threading.active_count() > 1 or threading._threading_atexits:  # type: ignore[attr-defined]
+        if len(threading._active) > 1 or threading._threading_atexits:  # type: ignore[attr-defined]
             threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as the interpreter's own end does
         atexit._run_exitfuncs()
     except BaseException as error:
-        _report(error)
+        report(error)
         status = status or 1
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -77,7 +77,7 @@ def exit_status(end: SystemExit) -> int:
     return 1
 
 
-def _report(error: BaseException) -> None:
+def report(error: BaseException) -> None:
     """The traceback, from the user's first frame on; of an endless recursion its end, for all of it takes seconds."""
     frames = error.__traceback__
     own = frames.tb_next if frames is not None else None

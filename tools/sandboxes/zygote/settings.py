@@ -34,7 +34,7 @@ class Settings:
     host: int
     """A pidfd of the host process. This and all in `links` are inherited file descriptors."""
     links: tuple[tuple[int, ...], ...]
-    """For each slot: control socket, jobs socket, file of out-of-memory kills or -1, then cgroup.procs files."""
+    """For each slot: its socket, file of out-of-memory kills or -1, then cgroup.procs files."""
     open_below: int
     """All inherited descriptors, and those to come, are below this."""
     cgroup: str = ""

@@ -1,0 +1,66 @@
+"""Does in the master, once, what every program will do: what Python sets up at its first use is then there for all forks.
+
+Without, each child would fill caches, specialize bytecode and find code on pages of its own. Nothing of it is visible: modules
+that are made here are forgotten again, and what is printed goes nowhere.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+import traceback
+
+from . import script, values
+
+TIMES = 10  # the interpreter specializes code that has run eight times
+PROGRAM = b"""
+import sys, math, collections
+from typing import List
+
+class Solution:
+    def __init__(self): self.seen = {}
+    def add(self, a, b=1, *rest, **named):
+        total = a + b
+        for i, x in enumerate(range(3)):
+            if x % 2: total += x * 2
+            else: total -= x // 2
+        self.seen[a] = [total, (a, b), f"{a} {b:.2f}", {1, 2}]
+        return sorted(self.seen[a][1], key=lambda x: -x)
+
+def f(x):
+    try: return [i for i in range(x)][x]
+    except IndexError as error: return str(error)
+
+print(1 + 1, Solution().add(1, 2), f(3), len("text".split()), max(1, 2), sum([1, 2]), {"a": 1}.get("a"))
+print("text", 1.5, True, None, [1, 2])
+1 / 0
+"""
+
+
+def play() -> None:
+    real = sys.stdout, sys.stderr, sys.modules["__main__"]
+    quiet = os.open(os.devnull, os.O_RDWR)
+    kept = [os.dup(fd) for fd in (1, 2)]
+    for fd in (1, 2):
+        os.dup2(quiet, fd)
+    for _ in range(TIMES):
+        _once()
+    for fd, saved in zip((1, 2), kept, strict=True):
+        os.dup2(saved, fd)
+    for fd in (quiet, *kept):
+        os.close(fd)
+    sys.stdout, sys.stderr, sys.modules["__main__"] = real
+    linecache.cache.clear()
+
+
+def _once() -> None:
+    module = script.start(PROGRAM)
+    try:
+        exec(compile(PROGRAM, script.NAME, "exec", dont_inherit=True), module.__dict__)
+    except ZeroDivisionError as error:
+        script.report(error)
+    traceback.format_exc()
+    values.loads(values.dumps((1, "a", [1.5, None, {"b": True}])))
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
