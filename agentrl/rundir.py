@@ -216,6 +216,19 @@ def find(name: str, out: str) -> RunDir:
     raise UsageError(f"there is no run {name!r}; looked in {_shown(out)} (out={out}): {hint}")
 
 
+def find_if_meant(name: str, out: str) -> RunDir | None:
+    """The run that a model's name leads to: a run, or a folder in one. None for any other model. Raises UsageError for a path
+    among runs, or below the folder that they lie in, where nothing is: a hub id has a slash too, but no such folder."""
+    try:
+        return find(name, out)
+    except UsageError:
+        path = Path(name).expanduser()
+        folders = [folder for folder in path.parents if folder != Path()]
+        if not path.exists() and any(folder == Path(out).expanduser() or names(str(folder)) for folder in folders):
+            raise
+        return None
+
+
 def names(out: str) -> list[str]:
     """The runs in a folder, the newest last."""
     folders = Path(out).expanduser().glob("*/config.yaml")

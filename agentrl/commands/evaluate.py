@@ -12,7 +12,7 @@ from agentrl.compose import Resolved, compose
 from agentrl.config import Config
 from agentrl.errors import UsageError
 from agentrl.live import duration
-from agentrl.rundir import RunDir, find, names
+from agentrl.rundir import find_if_meant
 from agentrl.scores import Score, check_measured, to_lines
 from agentrl.stop import EXIT_CODE
 from agentrl.whole_write import replace_text
@@ -84,29 +84,12 @@ def resolve(overrides: Sequence[str], file: Path | None) -> Resolved:
     """The config to evaluate with. A run, or a folder in one, brings its own config along; overrides win over it."""
     given = dict(text.partition("=")[::2] for text in overrides)
     name = given.get("model", given.get("model.id", ""))
-    run = _run(name, given.get("out", "runs"))
+    run = find_if_meant(name, given.get("out", Config().out)) if name else None
     if run is None:
         return compose(overrides, file=file)
     rest = [text for text in overrides if not text.startswith(("model=", "model.id="))]
     folder = Path(name) if Path(name).is_dir() else run.path
     return compose([*rest, f"model.id={folder}"], file=run.config, file_origins=run.read_origins(), complete=True)
-
-
-def _run(name: str, out: str) -> RunDir | None:
-    if not name:
-        return None
-    try:
-        return find(name, out)
-    except UsageError:
-        if _lies_among_runs(Path(name).expanduser(), out):
-            raise
-        return None  # a model's name or a hub id
-
-
-def _lies_among_runs(path: Path, out: str) -> bool:
-    """Is it a path into a folder that runs lie in? A hub id has a slash too."""
-    folders = [folder for folder in path.parents if folder != Path()]
-    return not path.exists() and any(folder == Path(out).expanduser() or names(str(folder)) for folder in folders)
 
 
 def _outcomes(score: Score, kind: str, words: str = "") -> str:

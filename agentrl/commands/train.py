@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from agentrl import doctor, keys, plan
 from agentrl.commands.arguments import Parser, overrides
 from agentrl.compose import compose, groups, summary
+from agentrl.config import Config
 from agentrl.resume import reopen
-from agentrl.rundir import RunDir
+from agentrl.rundir import RunDir, find_if_meant
 
 if TYPE_CHECKING:
     from agentrl.run import RunResult
@@ -29,8 +30,10 @@ def run(argv: Sequence[str]) -> int:
     parser.epilog = "\n".join([EXAMPLES, "", *group_help(), "", *key_help()]) if {"-h", "--help"} & set(argv) else ""
     args = parser.parse(argv)
     given = dict(text.partition("=")[::2] for text in args.overrides)
-    out = given.get("out", "runs")
+    out = given.get("out", Config().out)
     name = given.get("resume", "")
+    if model := given.get("model", given.get("model.id", "")):
+        find_if_meant(model, out)  # a run that is not there must not be asked for on the hub
     rest = [text for text in args.overrides if not text.startswith("resume=")]
     if args.dry_run:
         resolved = reopen(name, rest, out)[1] if name else compose(rest, file=Path(args.config) if args.config else None)

@@ -265,6 +265,8 @@ def test_a_run_that_is_not_there_names_the_folder(tmp_path: Path, capsys: pytest
     assert f"there is no run '{out}/nope'; looked in {out} (out={out}): did you mean 'nape'?" in line_of(capsys)
     assert main(["eval", f"model={out}/nope/checkpoints/last"]) == 2  # a folder of runs, whatever out= is
     assert f"there is no run '{out}/nope/checkpoints/last'" in line_of(capsys)
+    assert main(["train", "env=guess_number", f"model={out}/nope/checkpoints/last", "--dry-run"]) == 2
+    assert f"there is no run '{out}/nope/checkpoints/last'" in line_of(capsys)
     assert main(["train", "resume=nope", f"out={out}"]) == 2
     assert f"there is no run 'nope'; looked in {out}" in line_of(capsys)
 
