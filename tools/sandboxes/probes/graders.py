@@ -254,7 +254,7 @@ CHEATS = {
 }
 
 
-@probe("hidden tests: cheats of a project")
+@probe("hidden tests: cheats of a project", "descriptors")
 async def hidden_tests(target: Target) -> None:
     async with target.sandbox() as sandbox:
         result = await pytest_cases(sandbox, PROJECT, TESTS, ["test_adder.py::test_add"], timeout=10.0)

@@ -40,6 +40,7 @@ async def _until_marked(target: Target, run: asyncio.Future[Any]) -> None:
 
 @probe("closing a busy sandbox")
 async def close_busy(target: Target) -> None:
+    before = len(marks.below(os.getpid()))
     sandbox = await target.pool.acquire()
     run = asyncio.ensure_future(sandbox.python(_busy(target), timeout=60.0))
     await _until_marked(target, run)
@@ -50,11 +51,12 @@ async def close_busy(target: Target) -> None:
         pass
     except TimeoutError:
         raise Broken("the run goes on, or whoever waits for it waits for ever") from None
-    await target.is_gone()
+    await _no_more_than(target, before)
 
 
 @probe("a run that is cancelled")
 async def cancel_run(target: Target) -> None:
+    before = len(marks.below(os.getpid()))
     async with target.sandbox() as sandbox:
         run = asyncio.ensure_future(sandbox.python(_busy(target), timeout=60.0))
         await _until_marked(target, run)
@@ -64,7 +66,14 @@ async def cancel_run(target: Target) -> None:
         with contextlib.suppress(SandboxError):  # it may be lost with its run; if not, it works
             after = await asyncio.wait_for(sandbox.python("print(1 + 1)", timeout=20.0), 40)
             require(after.stdout.strip() == "2", ending(after))
+    await _no_more_than(target, before)
+
+
+async def _no_more_than(target: Target, count: int) -> None:
+    """Processes below this one, marked or not."""
     await target.is_gone()
+    fewer = await marks.until(lambda: len(marks.below(os.getpid())) <= count)
+    require(fewer, f"{len(marks.below(os.getpid())) - count} processes go on")
 
 
 @probe("a wait that is cancelled")

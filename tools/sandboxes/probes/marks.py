@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
+from agentrl.tools.sandboxes import cgroup
 from agentrl.tools.sandboxes.zygote import folder, watch
 
 T = TypeVar("T")
@@ -146,11 +147,18 @@ def traces(owner: int) -> set[str]:
     with contextlib.suppress(OSError):
         found |= {f"mount {line.split()[4]}" for line in Path("/proc/self/mountinfo").read_text().splitlines()}
     for place in ("/dev/shm", tempfile.gettempdir(), "/var/tmp"):
-        found |= {str(path) for path in Path(place).glob("agentrl-*")}
+        found |= {str(path) for path in Path(place).glob("agentrl-*") if not _of_another(path.name)}
     for group in ("memory", "pids", "unified", "."):
         with contextlib.suppress(OSError):
-            found |= {str(path) for path in Path("/sys/fs/cgroup", group).rglob("agentrl-*")}
+            paths = Path("/sys/fs/cgroup", group).rglob("agentrl-*")
+            found |= {str(path) for path in paths if not _of_another(path.name)}
     return found
+
+
+def _of_another(name: str) -> bool:
+    """Whether a name has another process's tag (see cgroup.py), and that process lives: it is no concern of ours."""
+    parts = name.split("-")
+    return len(parts) > 2 and parts[1].isdigit() and int(parts[1]) != os.getpid() and not cgroup.is_left_over(name)
 
 
 def system_v_keys() -> set[int]:

@@ -98,13 +98,13 @@ async def escapes(target: Target) -> None:
 
 
 TERMINAL = """
-import fcntl
+fcntl = module("fcntl")
 def push(): # TIOCSTI: as if typed by the person at the terminal
     for fd in range(3): fcntl.ioctl(fd, 0x5412, b" ")
 got(terminal=lambda: open("/dev/tty").close(), typing=push, console=lambda: open("/dev/console", "w").close())"""
 
 
-@probe("the terminal", "fork")
+@probe("the terminal")
 async def terminal(target: Target) -> None:
     await target.got_nothing(TERMINAL)
 
@@ -123,13 +123,14 @@ async def forged(target: Target) -> None:
     require(done.status is Status.ERROR and done.exit_code == 7, f"expected an error with exit code 7: {ending(done)}")
 
 
-@probe("exit codes and signals", "signals")
+@probe("exit codes and signals")
 async def exit_codes(target: Target) -> None:
-    for code in (0, 1, 42, 255):
+    for code in (0, 1, 42, 125):
         _, done = await target.attack(f"os._exit({code})")
         require(done.exit_code == code and done.ok == (code == 0), f"exit code {code} came as {ending(done)}")
-    _, done = await target.attack("os.kill(os.getpid(), signal.SIGSEGV)")
-    require(not done.ok and done.exit_code not in (0, 1), f"a crash came as {ending(done)}")
+    if "signals" in target.features:
+        _, done = await target.attack("os.kill(os.getpid(), signal.SIGSEGV)")
+        require(not done.ok and done.exit_code not in (0, 1), f"a crash came as {ending(done)}")
 
 
 @probe("closed streams")

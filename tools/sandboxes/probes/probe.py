@@ -22,6 +22,7 @@ FEATURES = {
     "mmap": "no mmap inside",
     "proc": "no /proc inside",
     "programs": "no programs can be run inside",
+    "descriptors": "descriptors cannot be duplicated inside",
 }
 """What a probe may need to be tried at all, and why it cannot apply where that is missing."""
 

@@ -214,7 +214,7 @@ with contextlib.suppress(OSError):
 tell(made)"""
 
 
-@probe("a tree too deep to be named", "fork")
+@probe("a tree too deep to be named")
 async def deep_tree(target: Target) -> str:
     """Left behind for whoever cleans up."""
     made, _ = await target.attack(DEEP)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from agentrl.errors import UsageError, nearest
-from agentrl.sandbox import SandboxError, SandboxSpec
+from agentrl.sandbox import SandboxSpec
 
 from . import files, graders, lifecycle, marks, network, output, processes, resources, secrets, timing
 from .bait import Bait
@@ -71,7 +71,7 @@ async def try_one(target: Target, probe: Probe) -> Finding:
     if outcome is not Outcome.NOT_APPLICABLE:
         try:
             await target.works()
-        except (Broken, SandboxError, OSError, TimeoutError) as error:
+        except Exception as error:
             outcome, reason = Outcome.FAILED, "; ".join(filter(None, [reason, str(error) or "afterwards the backend hung"]))
             await _replace(target)
     seconds = time.monotonic() - begun
@@ -95,7 +95,7 @@ async def _outcome(target: Target, probe: Probe) -> tuple[Outcome, str]:
         return Outcome.FAILED, str(error)
     except TimeoutError:
         return Outcome.FAILED, f"no answer within {DEADLINE:.0f} s"
-    except (SandboxError, OSError, ValueError) as error:  # of the backend, where it should have given a result
+    except Exception as error:  # whatever a backend of someone's raises, where it should have given a result, is a finding
         return Outcome.FAILED, f"{type(error).__name__}: {error}"
 
 

@@ -52,7 +52,8 @@ def threads():
     thread = threading.Thread(target=int); thread.start(); thread.join()
 def runs(): return subprocess.run([sys.executable, "-c", "print(7)"], capture_output=True, text=True).stdout == "7\\n"
 got(ctypes=lambda: libc.getpid() > 0, fork=starts, threads=threads, signals=lambda: os.kill(os.getpid(), 0), sockets=lambda: socket.AF_UNIX,
-    mmap=lambda: mmap.mmap(-1, 4096).close(), proc=lambda: os.listdir("/proc/self"), programs=runs)
+    mmap=lambda: mmap.mmap(-1, 4096).close(), proc=lambda: os.listdir("/proc/self"), programs=runs,
+    descriptors=lambda: os.close(os.dup(1)))
 """
 SHOW = "time.sleep(1.5); tell(True)"
 
