@@ -118,10 +118,11 @@ def test_the_worlds_randomness_is_of_task_and_seed() -> None:
         def reset(self, task: rl.Task) -> str:
             return str(self.rng.randint(0, 10**9))
 
-    def start(task: str) -> str:
-        return run(Dice(), "a", task=rl.Task(id=task)).messages[0].text
+    def start(task: str, seed: int) -> str:
+        return run(Dice(), "a", task=rl.Task(id=task), seed=seed).messages[0].text
 
-    assert start("a") == start("a") != start("b")
+    assert start("a", 1) == start("a", 1)
+    assert len({start("a", 1), start("a", 2), start("b", 1)}) == 3
 
 
 def test_each_turn_has_a_sampling_seed_of_its_own() -> None:

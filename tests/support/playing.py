@@ -21,9 +21,9 @@ TASK = rl.Task(id="t", prompt="Hi")
 async def played(env: rl.Env, *texts: str, engine: Any = None, limits: Limits = limited(), **more: Any) -> rl.Episode:
     renderer = more.pop("renderer", CharRenderer())
     task, sampling = more.pop("task", TASK), more.pop("sampling", Sampling(seed=5))
-    engine = engine or FakeEngine(says(*texts))
+    engine, seed = engine or FakeEngine(says(*texts)), more.pop("seed", 7)
     return await play(
-        env, resuming(engine), renderer, task, seed=7, sampling=sampling, limits=limits, id="e", group="g", **more
+        env, resuming(engine), renderer, task, seed=seed, sampling=sampling, limits=limits, id="e", group="g", **more
     )
 
 
