@@ -37,8 +37,10 @@ class Index:
 
     def search(self, query: str, count: int) -> list[int]:
         """The places of the texts that fit best, best first; those that share no word with the query are left out."""
-        mean = sum(map(Counter.total, self._counts)) / max(len(self._counts), 1)
         asked = [word for word in dict.fromkeys(words(query)) if word in self._weights]
+        if not asked:
+            return []
+        mean = sum(map(Counter.total, self._counts)) / len(self._counts)
         scores = [self._score(text, asked, mean) for text in self._counts]
         ranked = sorted(range(len(scores)), key=lambda place: -scores[place])
         return [place for place in ranked[:count] if scores[place] > 0]

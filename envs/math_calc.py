@@ -14,7 +14,7 @@ from .arithmetic import Malformed, evaluate, shown
 from .drawn import drawn
 from .math_calc_tasks import FAMILY
 
-_MARK = re.compile(r"<answer>|\\boxed\{|####|\banswer\b", re.IGNORECASE)
+_MARK = re.compile(r"<answer>|\\boxed\{|####|(?<!/)\banswer\b", re.IGNORECASE)
 
 
 class MathCalc(Env):
