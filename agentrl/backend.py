@@ -56,9 +56,9 @@ class Backend(Protocol):
         temperature: float,
     ) -> Metrics:
         """One optimizer step. `inputs[k]` holds the loss's tensors for samples[k], each [trained_tokens of it]. Without
-        samples the gradient is 0, and the step is still taken: whether it is worth one, the trainer has decided. Returns the loss's metrics summed over all tokens,
-        `loss` (the sum over the denominator), `grad_norm` (before clipping) and `computed_tokens`. Raises
-        FloatingPointError when the gradient is not finite; the parameters are then unchanged."""
+        samples the gradient is 0, and the step is still taken: whether it is worth one, the trainer has decided. Returns the
+        loss's metrics summed over all tokens, `loss` (the sum over the denominator), `grad_norm` (before clipping) and
+        `computed_tokens`. Raises FloatingPointError when the gradient is not finite; the parameters are then unchanged."""
         ...
 
     def layout(self) -> WeightLayout: ...
