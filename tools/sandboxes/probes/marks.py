@@ -48,6 +48,20 @@ def below(root: int) -> set[int]:
     return set(watch.descendants(root))
 
 
+def parents() -> dict[int, int]:
+    """Each living process of this machine and its parent."""
+    return watch.parents()
+
+
+def above(pid: int) -> set[int]:
+    """A process, its parent, its parent's parent, up to the first."""
+    found, known = {pid}, watch.parents()
+    while known.get(pid):
+        pid = known[pid]
+        found.add(pid)
+    return found
+
+
 def children(parent: int) -> set[int]:
     return {pid for pid, above in watch.parents().items() if above == parent}
 

@@ -165,12 +165,7 @@ async def stopped(target: Target) -> str:
 SIGNALS = """
 works(lambda: os.kill(VICTIM, signal.SIGURG))  # harmless to whoever else gets it
 works(lambda: os.kill(-1, signal.SIGURG))
-parent, found = os.getppid(), []
-if parent == 1: # the first process of a namespace is immune to its own; of the host's, too
-    works(lambda: os.kill(1, signal.SIGKILL)); time.sleep(.1)
-    if os.getppid() != 1: found.append("its parent")
-elif parent and works(lambda: os.kill(parent, 0)): found.append(f"the right to signal its parent, {parent}")
-tell(found)"""
+tell([])"""
 
 
 @probe("signals to others", "signals")
@@ -182,6 +177,35 @@ async def signals(target: Target) -> None:
         harm = target.bait.signals()
         if harm:
             raise Broken(f"a process of the host: {harm[0]}")
+
+
+ASK_PARENT = "parent = os.getppid(); tell(bool(parent) and works(lambda: os.kill(parent, 0))); time.sleep(1)"
+KILL_PARENT = (
+    "parent = os.getppid(); os.kill(parent, signal.SIGKILL) if parent else None; time.sleep(.2); tell(os.getppid() == parent)"
+)
+
+
+@probe("its parent", "signals", seen=True)
+async def parent(target: Target) -> str:
+    """Whoever started it may be a part of its own run; killing it must harm no other. The host looks first whom it would hit."""
+    run = asyncio.ensure_future(target.attack(ASK_PARENT))
+    parents: set[int] = set()
+    while not run.done():
+        above = marks.parents()
+        parents |= {above[pid] for pid in marks.marked(target.bait.mark) if pid in above}
+        await asyncio.wait([run], timeout=0.05)
+    may, done = await run
+    require(may is not None, ending(done))
+    if not may:
+        return "no right to signal it"
+    mine = marks.above(os.getpid())
+    require(not parents & mine, f"it may kill process {min(parents & mine or {0})}, which is none of the sandbox's")
+    neighbor = asyncio.ensure_future(target.attack("time.sleep(1.5); tell('alive')"))
+    await asyncio.sleep(0.3)
+    survived, _ = await target.attack(KILL_PARENT)
+    told, done = await neighbor
+    require(told == "alive", f"another sandbox ended with it: {ending(done)}")
+    return "it is immune" if survived else "it is a part of the same run"
 
 
 RIGHTS_OVER = """
