@@ -130,14 +130,19 @@ def test_a_watch_knows_the_oldest_token() -> None:
         assert watch.oldest == oldest
 
 
-def test_what_one_sibling_does_to_its_task_no_other_sees() -> None:
+def test_what_one_sibling_or_its_reward_does_to_the_task_no_other_sees() -> None:
     class Takes(rl.Env):
         def reset(self, task: rl.Task) -> str:
             return f"{task.public['cases'].pop()} {task.secret['answers'].pop()}"
+
+        @rl.reward()
+        def last(self, task: rl.Task, episode: rl.Episode) -> float:
+            return float(task.secret["answers"].pop() * 10 + episode.task.public["cases"].pop())
 
     task = rl.Task(id="t", public={"cases": [1, 2, 3]}, secret={"answers": [7, 8, 9]})
     start = Start(id="g0", task=task, size=3)
     made = setup(FakeEngine(draws), make_env=Takes)
     played = asyncio.run(play_group(made, start, engine=made.engine, report=lambda *_: None))
     assert [e.messages[0].text for e in played.episodes] == ["3 9"] * 3
+    assert [e.reward for e in played.episodes] == [93.0] * 3
     assert (task.public["cases"], task.secret["answers"]) == ([1, 2, 3], [7, 8, 9])
