@@ -89,7 +89,7 @@ def unlawful(tree: ast.expr, numbers: list[int]) -> str:
     nodes = list(ast.walk(tree))
     if any(isinstance(node, _FORBIDDEN) for node in nodes):
         return "Use + - * / and brackets alone."
-    used = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, (int, float))]
+    used: list[int | float] = [n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, (int, float))]
     given = ", ".join(map(str, numbers))
     for value in used:
         if value not in numbers:
