@@ -40,9 +40,15 @@ BUNDLED: dict[str, dict[str, str]] = {
     },
     "policy": {},
     "tool": {
+        "answer": "agentrl.tools.answer:answer",
+        "calculator": "agentrl.tools.calculator:calculator",
+        "files": "agentrl.tools.files:Files",
         "mcp": "agentrl.tools.mcp:Mcp",
         "openapi": "agentrl.tools.openapi:OpenApi",
         "python": "agentrl.tools.python:python",
+        "search": "agentrl.tools.search:Search",
+        "shell": "agentrl.tools.shell:shell",
+        "sql": "agentrl.tools.sql:Sql",
     },
     "engine": {
         "torch": "agentrl.rollout.engines.torch_engine:TorchEngine",
