@@ -17,9 +17,10 @@ from agentrl.engine import EngineError
 from agentrl.episode import RolloutError
 from agentrl.errors import UsageError, nearest
 from agentrl.sandbox import IsolationError, SandboxError
+from agentrl.tool import ToolCrash
 from agentrl.whole_write import WriteError
 
-FAILURES = (RolloutError, EngineError, SandboxError, FloatingPointError, WriteError)
+FAILURES = (RolloutError, EngineError, SandboxError, FloatingPointError, ToolCrash, WriteError)
 """What may end a run that was set up well."""
 
 COMMANDS = {
@@ -27,6 +28,7 @@ COMMANDS = {
     "eval": ("agentrl.commands.evaluate", "measures a model, a run or a checkpoint on held-out tasks"),
     "play": ("agentrl.commands.play", "puts you (or a script) in the model's seat of an environment"),
     "env": ("agentrl.commands.env", "lists and describes environments"),
+    "tool": ("agentrl.commands.tool", "lists and describes tools, and calls one by hand"),
     "sandbox": ("agentrl.commands.sandbox", "checks, measures and serves sandboxes"),
     "doctor": ("agentrl.commands.doctor", "looks at this machine and says what works and what to do"),
 }

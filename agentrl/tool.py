@@ -291,6 +291,10 @@ class ToolBox:
     def __len__(self) -> int:
         return len(self._tools)
 
+    def asks(self, name: str) -> frozenset[str]:
+        """What the framework must fill in for a tool: sandbox, env."""
+        return frozenset(getattr(self._tools[name], "asks", ()))
+
     async def run(self, calls: Sequence[ToolCall], context: Mapping[str, Any]) -> list[tuple[Message, ToolResult]]:
         """(the tool's message, its result) for each call, in order. Neighboring `parallel` calls run together; those after one
         that has ended the episode do not run.

@@ -111,7 +111,7 @@ class ClassSource:
         return ClassSession(self)
 
 
-def check_settings(cls: type, settings: Mapping[str, Any], filled_in: Sequence[str] = ()) -> frozenset[str]:
+def check_settings(cls: Any, settings: Mapping[str, Any], filled_in: Sequence[str] = ()) -> frozenset[str]:
     """Which of `filled_in` the constructor asks for. Raises UsageError for settings that it does not take, or lacks."""
     parameters = inspect.signature(cls).parameters
     asks = frozenset(parameters) & frozenset(filled_in)

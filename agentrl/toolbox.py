@@ -34,10 +34,11 @@ def toolbox(env: Env) -> ToolBox:
         else:
             items.append(made)
     items += bound_tools(env)
-    for tool in items:
-        if "sandbox" in getattr(tool, "asks", ()) and env.sandbox is None:
-            raise UsageError(f"tool {tool.spec.name!r} needs a sandbox: set `sandbox = SandboxSpec()` on {type(env).__name__}")
-    return ToolBox(items, sessions)
+    box = ToolBox(items, sessions)
+    for spec in box.specs:
+        if "sandbox" in box.asks(spec.name) and env.sandbox is None:
+            raise UsageError(f"tool {spec.name!r} needs a sandbox: set `sandbox = SandboxSpec()` on {type(env).__name__}")
+    return box
 
 
 def resolve(item: Any, *, beside: Path | None = None) -> Tool | list[Tool] | ToolSource:

@@ -31,7 +31,9 @@ class IsFolder(ToolError):
 
 
 class Files:
-    """The four tools. Paths are relative to the working folder; an absolute one that lies below it is understood."""
+    """View, create and edit files of the sandbox.
+
+    Paths are relative to the working folder; an absolute one that lies below it is understood."""
 
     def __init__(self) -> None:
         self._home = ""

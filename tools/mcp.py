@@ -24,7 +24,10 @@ from .mcp_connection import Connection, Server, ServerEnded, StartFailed, there,
 
 
 class Mcp:
-    """A server as a source of tools. Which it has is asked once in a process, by a connection that is closed again."""
+    """The tools of an MCP server: rl.mcp("command ...") or rl.mcp(url="...").
+
+    Which it has is asked once in a process, by a connection that is closed again.
+    """
 
     def __init__(
         self,

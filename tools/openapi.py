@@ -25,7 +25,7 @@ MAX_BYTES = 1 << 20
 
 
 class OpenApi:
-    """A description as a source of tools."""
+    """The operations of an HTTP API, by its description: rl.openapi("api.yaml", url="...")."""
 
     def __init__(
         self,

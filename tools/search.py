@@ -16,10 +16,11 @@ TIMEOUT = 120.0  # seconds of a search with all its tries
 
 
 class Search:
-    """Of `corpus`: a folder of texts or a JSONL file; of `url`: a server that speaks the protocol of Search-R1; or of the
-    environment's own `corpus`, a path or a list of texts or dicts that `reset` may set.
+    """Search in a corpus by BM25, or by a retrieval server.
 
-    `top` documents are shown, `length` characters of each. `timeout` (seconds) and `retries` are those of a server.
+    `corpus` is a folder of texts or a JSONL file, `url` a server that speaks the protocol of Search-R1. Without either it is
+    the environment's own `corpus`, a path or a list of texts or dicts that `reset` may set. `top` documents are shown, `length`
+    characters of each; `timeout` (seconds) and `retries` are those of a server.
     """
 
     def __init__(

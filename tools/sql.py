@@ -24,8 +24,10 @@ TIMEOUT = 60.0  # seconds of a call, the making of the database included
 
 
 class Sql:
-    """Of `database`: a database's file or a script (.sql); or of the environment's own `database`, a Path, a script or a
-    database's bytes, that `reset` may set. `writable` lets the agent change its copy. `rows` are shown, a query may take
+    """SQL on an SQLite database that is the episode's own.
+
+    `database` is a database's file or a script (.sql). Without it, it is the environment's own `database`, a Path, a script or
+    a database's bytes, that `reset` may set. `writable` lets the agent change its copy. `rows` are shown, a query may take
     `timeout` seconds.
     """
 
