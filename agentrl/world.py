@@ -107,6 +107,8 @@ def make(cls: type[Env], args: Mapping[str, Any]) -> Env:
     try:
         with blaming(cls):
             env = cls()
+            for name, value in _own_settings(env).items():
+                setattr(env, name, value)
             for name, value in args.items():
                 setattr(env, name, copy.deepcopy(value))  # a list must not be shared by all episodes
     except UsageError:
@@ -116,6 +118,12 @@ def make(cls: type[Env], args: Mapping[str, Any]) -> Env:
         hint = f"; {error.name} is there from reset on" if early else ""  # type: ignore[attr-defined]
         raise UsageError(f"{cls.__name__} cannot be made: {one_line(error)}{hint}") from error
     return env
+
+
+def _own_settings(env: Env) -> dict[str, Any]:
+    """Lists and dicts that stand on the class, copied: what `self.seen.append(...)` adds, the next episode must not see."""
+    found = {name: value for name, value in settings(type(env)).items() if isinstance(value, (list, dict))}
+    return {name: copy.copy(value) for name, value in found.items() if name not in vars(env)}
 
 
 _NAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from agentrl.config import EnvConfig
-from agentrl.task import TaskSource
+from agentrl.env import Env
+from agentrl.task import Task, TaskSource
 from agentrl.world import build
 
 
@@ -32,3 +33,21 @@ def test_held_out_tasks_do_not_depend_on_it(args: dict[str, Any]) -> None:
 def test_a_class_whose_tasks_take_no_seed_gets_none() -> None:
     source = build(EnvConfig(id="guess_number"), seed=3).tasks
     assert source.get(0) == build(EnvConfig(id="guess_number"), seed=4).tasks.get(0)
+
+
+class Collector(Env):
+    seen: list[str] = ["class"]  # what an author easily writes
+    given: list[str] = []
+
+    def reset(self, task: Task) -> str:
+        self.seen.append("episode")
+        self.given.append("episode")
+        return "Go."
+
+
+def test_settings_that_an_episode_changes_are_the_next_ones_as_they_were() -> None:
+    world = build(EnvConfig(id=f"{__file__}:Collector", args={"given": ["config"]}), seed=0)
+    for _ in range(2):
+        env = world.make()
+        env.reset(Task(id="t"))
+        assert (env.seen, env.given) == (["class", "episode"], ["config", "episode"])
