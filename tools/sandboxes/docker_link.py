@@ -176,4 +176,7 @@ class ContainerLink:
         self._pump.cancel()
         await asyncio.gather(self._pump, return_exceptions=True)
         self._socket.close()
+        response = getattr(self._attached, "_response", None)  # which holds the connection open; docker puts it there
+        if response is not None:
+            response.close()
         self._attached.close()

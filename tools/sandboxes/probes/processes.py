@@ -106,7 +106,7 @@ async def daemon_with_stdout(target: Target) -> str:
 
 SHELL_DAEMON = """
 ln -s "$(command -v sh)" {mark}
-setsid ./{mark} -c 'sleep 60; :' > /dev/null 2>&1 &
+$(command -v setsid) ./{mark} -c 'sleep 60; :' > /dev/null 2>&1 &
 sleep .3"""
 
 
