@@ -12,6 +12,7 @@ if (_Path(__file__).parent.parent / "pyproject.toml").is_file():
     # A bare checkout: envs/, tools/, rollout/, trainers/, configs/ lie beside this folder, and are its subpackages.
     __path__.append(str(_Path(__file__).parent.parent))
 
+from agentrl.agent import Agent, AgentSpec
 from agentrl.env import Env, SeededTasks, Step, done
 from agentrl.episode import Episode, EpisodeGroup, Outcome
 from agentrl.errors import UsageError
@@ -28,6 +29,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Action",
+    "Agent",
+    "AgentSpec",
     "Env",
     "Episode",
     "EpisodeGroup",

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from numbers import Real
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentrl.messages import Action, Message, as_messages
 from agentrl.task import Task, TaskSource, task_id
+
+if TYPE_CHECKING:
+    from agentrl.agent import AgentSpec
+    from agentrl.episode import Episode
 
 
 class Step(NamedTuple):
@@ -80,7 +85,7 @@ class Env:
 
     The runner sets `rng` (seeded from task and seed, the same for all siblings), `task`, and `sandbox` (an open
     `agentrl.Sandbox` where the class declares a `SandboxSpec`), then calls `reset` and `step`. Both may be async; sync
-    ones run in a thread.
+    ones run in a thread. A class that defines `async def play(self, task, *agents)` has neither: it talks to its agents itself.
 
     >>> class Echo(Env):
     ...     max_turns = 2
@@ -89,11 +94,22 @@ class Env:
     """
 
     max_turns: int = 10
+    """Answers of the agent; of each, where there are several."""
+    max_tokens: int = 0
+    """Of a conversation, where that is less than the run's own budget; 0: the run's own."""
+    history_window: int = 0
+    """How many of its last turns the agent sees besides the opening; 0: all."""
     system_prompt: str = ""
     tools: Sequence[Any] = ()
     """Names, functions, "module:function"; methods marked with @tool need not be named."""
     sandbox: Any = None
     """On the class: a SandboxSpec or None. On the instance, while it is played: the open sandbox."""
+
+    agents: Mapping[str, AgentSpec] | Sequence[str] = MappingProxyType({})
+    """Of `play`: settings of its agents by name."""
+    play: Callable[..., Awaitable[Any]] | None = None
+    """`async def play(self, task, assistant, user)`: instead of `reset` and `step`, for dialogues and several agents. May give
+    nothing, `done(...)`, a reward, or the reward of each agent by name."""
 
     rng: random.Random
     task: Task
@@ -113,6 +129,13 @@ class Env:
     def step(self, action: Action) -> Any:
         """Called for actions without tool calls. Default: the answer ends the episode."""
         return done()
+
+    async def finished(self, episode: Episode) -> None:
+        """Sees the whole episode with its rewards, whatever became of it, before `close`. May be sync."""
+
+    def wrap_tool(self, tool: Any) -> Any:
+        """A tool of this episode, or what stands in its place."""
+        return tool
 
     async def close(self) -> None:
         """Gives back what `reset` took. Called once, however the episode ended."""

@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from agentrl.agent import agents_of, plays
 from agentrl.blame import attribute, stands
 from agentrl.env import Env
 from agentrl.errors import UsageError, nearest
@@ -18,14 +19,15 @@ from agentrl.reward import MAY_ASK, marked
 from agentrl.sandbox import SandboxSpec, problem
 from agentrl.toolbox import toolbox
 
-ATTRIBUTES = ("max_turns", "system_prompt", "tools", "sandbox")
-HOOKS = {"reset": ("task",), "step": ("action",), "close": ()}
+ATTRIBUTES = ("max_turns", "max_tokens", "history_window", "system_prompt", "tools", "sandbox", "agents")
+HOOKS = {"reset": ("task",), "step": ("action",), "finished": ("episode",), "close": ()}
 """What is called, and with what."""
 
 
 def check_class(cls: type[Env]) -> None:
     """Looks at names and signatures. Raises UsageError with the first fault."""
     _look_alikes(cls)
+    _check_play(cls)
     if not isinstance(inspect.getattr_static(cls, "tasks"), (classmethod, staticmethod)):
         raise UsageError(f"{attribute(cls, 'tasks')}: {cls.__name__}.tasks must be a class method: write @classmethod above it")
     for base, name, value in _members(cls):
@@ -45,9 +47,10 @@ def check_instance(env: Env, args: Mapping[str, Any]) -> None:
     cls = type(env)
     for name, given in HOOKS.items():
         _check_hook(env, name, given)
-    turns = env.max_turns
-    if not isinstance(turns, int) or isinstance(turns, bool) or turns < 1:
-        raise UsageError(f"{_said(env, args, 'max_turns')} must be a whole number of at least 1")
+    for name, least in (("max_turns", 1), ("max_tokens", 0), ("history_window", 0)):
+        number = getattr(env, name)
+        if not isinstance(number, int) or isinstance(number, bool) or number < least:
+            raise UsageError(f"{_said(env, args, name)} must be a whole number of at least {least}")
     try:
         as_messages(env.system_prompt, "system")
     except (TypeError, ValueError) as error:
@@ -56,10 +59,41 @@ def check_instance(env: Env, args: Mapping[str, Any]) -> None:
     if not isinstance(env.tools, (str, list, tuple, set, frozenset)):
         raise UsageError(f"{_said(env, args, 'tools')} must be a list of names and functions")
     try:
-        toolbox(env)
+        tools = toolbox(env)
     except UsageError as error:
         where = "env.args.tools" if "tools" in args else attribute(cls, "tools") if env.tools else stands(cls)
         raise UsageError(f"{where}: {cls.__name__}: {error}") from error
+    if plays(cls):
+        _check_agents(env, [spec.name for spec in tools.specs])
+
+
+def _check_agents(env: Env, tools: Sequence[str]) -> None:
+    cls = type(env)
+    try:
+        agents = agents_of(env)
+    except UsageError as error:
+        raise UsageError(f"{attribute(cls, 'agents' if env.agents else 'play')}: {error}") from error
+    for name, spec in agents.items():
+        for tool in spec.tools or ():
+            if tool not in tools:
+                raise UsageError(
+                    f"{attribute(cls, 'agents')}: {cls.__name__}.agents[{name!r}]: no tool {tool!r}; {nearest(tool, tools)}"
+                )
+
+
+def _check_play(cls: type[Env]) -> None:
+    """A class is written in one way or in the other: what is never called would be dead, and silently so."""
+    if not plays(cls):
+        if cls.agents:
+            raise UsageError(
+                f"{attribute(cls, 'agents')}: {cls.__name__} has agents, but no async def play(self, task, *agents)"
+            )
+        return
+    if not inspect.iscoroutinefunction(cls.play):
+        raise UsageError(f"{attribute(cls, 'play')}: {cls.__name__}.play must be written async def play(self, task, *agents)")
+    for name in ("reset", "step"):
+        if getattr(cls, name) is not getattr(Env, name):
+            raise UsageError(f"{attribute(cls, name)}: {cls.__name__} has play, so its {name} would never be called; keep one")
 
 
 def _look_alikes(cls: type[Env]) -> None:

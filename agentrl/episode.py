@@ -53,6 +53,28 @@ class Turn:
     tool_calls: int = 0
     tool_errors: int = 0
     answer_cut: bool = False  # sampled to the last token of its budget
+    agent: str = ""  # whose turn, where the environment names its agents
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """What another agent than the episode's own saw, said and earned.
+
+    >>> Side(name="user", trained=False, transcripts=(), rewards={"env": 0.5}).reward
+    0.5
+    """
+
+    name: str
+    trained: bool
+    transcripts: tuple[Transcript, ...]
+    """The main one last; empty for a scripted one."""
+    messages: tuple[Message, ...] = ()
+    opening: int = 0
+    rewards: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def reward(self) -> float:
+        return float(sum(self.rewards.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +108,16 @@ class Episode:
     """What each reward function gave, times its weight; "env" is the sum of the turns' rewards."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     wall_s: float = 0.0
+    agent: str = ""
+    """Whose transcripts, messages and rewards these are: the first trained agent's. Empty where agents have no names."""
+    others: tuple[Side, ...] = ()
+    """The other agents, in their order."""
 
     def __post_init__(self) -> None:
-        for name, value in self.rewards.items():
-            if not math.isfinite(value):
-                raise ValueError(f"reward {name!r} of episode {self.id} is {value}; a reward is a finite number")
+        for rewards in (self.rewards, *(side.rewards for side in self.others)):
+            for name, value in rewards.items():
+                if not math.isfinite(value):
+                    raise ValueError(f"reward {name!r} of episode {self.id} is {value}; a reward is a finite number")
 
     @property
     def reason(self) -> str:
@@ -103,13 +130,28 @@ class Episode:
         return float(sum(self.rewards.values()))
 
     @property
+    def all_rewards(self) -> tuple[float, ...]:
+        """The reward, and that of each other agent that is trained."""
+        return (self.reward, *(side.reward for side in self.others if side.trained))
+
+    @property
+    def sampled(self) -> tuple[Transcript, ...]:
+        """Of all agents that an engine spoke for, trained or not."""
+        return (*self.transcripts, *(t for side in self.others for t in side.transcripts))
+
+    @property
+    def trained(self) -> tuple[Transcript, ...]:
+        """Of all agents that are trained."""
+        return (*self.transcripts, *(t for side in self.others if side.trained for t in side.transcripts))
+
+    @property
     def transcript(self) -> Transcript:
         return self.transcripts[-1]
 
     @property
     def versions(self) -> tuple[int, int]:
-        """The oldest and the newest policy version that sampled a token of it; (-1, -1) when none was sampled."""
-        seen = [v for t in self.transcripts for v in t.versions if v >= 0]
+        """The oldest and the newest policy version that sampled a token of it that is trained; (-1, -1) when there is none."""
+        seen = [v for t in self.trained for v in t.versions if v >= 0]
         return (min(seen), max(seen)) if seen else (-1, -1)
 
 
@@ -217,6 +259,8 @@ def to_json(episode: Episode) -> dict[str, Any]:
         "rewards": dict(episode.rewards),
         "metrics": dict(episode.metrics),
         "wall_s": episode.wall_s,
+        "agent": episode.agent,
+        "others": [_side_to_json(side) for side in episode.others],
     }
 
 
@@ -237,4 +281,28 @@ def from_json(data: Mapping[str, Any]) -> Episode:
         rewards=data["rewards"],
         metrics=data["metrics"],
         wall_s=data["wall_s"],
+        agent=data.get("agent", ""),
+        others=tuple(_side_from_json(side) for side in data.get("others", ())),
+    )
+
+
+def _side_to_json(side: Side) -> dict[str, Any]:
+    return {
+        "name": side.name,
+        "trained": side.trained,
+        "transcripts": [t.to_list() for t in side.transcripts],
+        "messages": [m.to_dict() for m in side.messages],
+        "opening": side.opening,
+        "rewards": dict(side.rewards),
+    }
+
+
+def _side_from_json(data: Mapping[str, Any]) -> Side:
+    return Side(
+        name=data["name"],
+        trained=data["trained"],
+        transcripts=tuple(Transcript.from_list(t) for t in data["transcripts"]),
+        messages=tuple(Message.from_dict(m) for m in data["messages"]),
+        opening=data["opening"],
+        rewards=data["rewards"],
     )

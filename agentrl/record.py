@@ -114,13 +114,13 @@ def of_groups(groups: Iterable[EpisodeGroup]) -> dict[str, float]:
     groups = list(groups)
     out = {"groups": float(len(groups)), **Stats(e for group in groups for e in group.episodes).row()}
     if "reward" in out:
-        out["equal_groups"] = mean([float(len({e.reward for e in group.usable}) <= 1) for group in groups])
+        out["equal_groups"] = mean([float(len({e.all_rewards for e in group.usable}) <= 1) for group in groups])
     return out
 
 
 def sampled(episode: Episode) -> int:
     """Tokens that were sampled in it."""
-    return sum(transcript.sampled_length for transcript in episode.transcripts)
+    return sum(transcript.sampled_length for transcript in episode.sampled)
 
 
 def aborted(row: Mapping[str, float]) -> int:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from numbers import Real
 from types import FunctionType, MethodType
 from typing import Any, TypeVar, overload
 
 from agentrl.blame import blaming
 from agentrl.episode import Episode
-from agentrl.errors import UsageError
+from agentrl.errors import UsageError, nearest
 from agentrl.sandbox import SandboxError, SandboxPool
 from agentrl.threads import invoke
 
@@ -55,21 +56,52 @@ def metric(function: F) -> F:
     return function
 
 
-async def score(env: Any, episode: Episode, pool: SandboxPool | None) -> tuple[dict[str, float], dict[str, float]]:
-    """(rewards times weights, metrics) of a finished episode. Raises RewardError, SandboxError, UsageError."""
-    rewards: dict[str, float] = {}
-    metrics: dict[str, float] = {}
-    turn_sum = sum(turn.reward for turn in episode.turns)
+async def score(env: Any, episode: Episode, pool: SandboxPool | None) -> Episode:
+    """A finished episode with its rewards (times their weights) and metrics. Raises RewardError, SandboxError, UsageError.
+
+    Of several agents each gets what its own turns gave; a reward function that gives a number rewards all that are trained, one
+    that gives name -> number each by its name.
+    """
     found = marked(type(env))
-    if turn_sum or not found:
-        rewards["env"] = turn_sum
+    names = [episode.agent, *(side.name for side in episode.others if side.trained)]
+    early = {episode.agent: episode.rewards, **{side.name: side.rewards for side in episode.others}}
+    rewards = {name: _of_turns(name, episode, early[name], always=not found) for name in names}
+    metrics = dict(episode.metrics)
     for name, function, weight in found:
         value = await _call(name, MethodType(function, env), episode, pool)
         if weight is None:
-            metrics[name] = value
+            metrics[name] = _number(name, function, value)
         else:
-            rewards[name] = weight * value
-    return rewards, metrics
+            for agent, number in _by_agent(name, function, value, names).items():
+                rewards[agent][name] = weight * number
+    others = tuple(replace(side, rewards=rewards.get(side.name, {})) for side in episode.others)
+    return replace(episode, rewards=rewards[episode.agent], metrics=metrics, others=others)
+
+
+def _of_turns(agent: str, episode: Episode, early: Mapping[str, float], *, always: bool) -> dict[str, float]:
+    """What its turns gave, and what came before them, as "env"; left out where that is nothing, unless no other rewards are
+    given."""
+    total = sum(early.values()) + sum(turn.reward for turn in episode.turns if turn.agent == agent)
+    return {"env": total} if total or always else {}
+
+
+def _by_agent(name: str, function: Callable[..., Any], value: Any, agents: Sequence[str]) -> dict[str, float]:
+    if not isinstance(value, Mapping):
+        return dict.fromkeys(agents, _number(name, function, value))
+    with blaming(function):
+        for agent in value:
+            if agent not in agents:
+                raise RewardError(
+                    f"reward {name!r} rewards the agent {agent!r}, which is not trained; {nearest(agent, agents)}"
+                )
+    return {agent: _number(name, function, number) for agent, number in value.items()}
+
+
+def _number(name: str, function: Callable[..., Any], value: Any) -> float:
+    with blaming(function):
+        if not isinstance(value, Real) or not math.isfinite(value):
+            raise RewardError(f"reward {name!r} gave {value!r}; it must be a finite number")
+    return float(value)
 
 
 def marked(cls: type) -> list[tuple[str, FunctionType, float | None]]:
@@ -82,7 +114,7 @@ def marked(cls: type) -> list[tuple[str, FunctionType, float | None]]:
     ]
 
 
-async def _call(name: str, function: Callable[..., Any], episode: Episode, pool: SandboxPool | None) -> float:
+async def _call(name: str, function: Callable[..., Any], episode: Episode, pool: SandboxPool | None) -> Any:
     wanted = inspect.signature(function).parameters
     given: dict[str, Any] = {}
     if "episode" in wanted:
@@ -95,7 +127,7 @@ async def _call(name: str, function: Callable[..., Any], episode: Episode, pool:
             raise UsageError(f"reward {name!r} asks for a fresh sandbox, but the environment declares no SandboxSpec")
         fresh = given["fresh"] = await pool.acquire()
     try:
-        value = await invoke(function, **given)
+        return await invoke(function, **given)
     except (RewardError, SandboxError, UsageError):
         raise
     except Exception as error:
@@ -103,7 +135,3 @@ async def _call(name: str, function: Callable[..., Any], episode: Episode, pool:
     finally:
         if fresh is not None:
             await fresh.aclose()
-    with blaming(function):
-        if not isinstance(value, Real) or not math.isfinite(value):
-            raise RewardError(f"reward {name!r} gave {value!r}; it must be a finite number")
-    return float(value)

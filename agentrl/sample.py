@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from agentrl.episode import Episode, EpisodeGroup
+from agentrl.transcript import Transcript
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +20,7 @@ class Sample:
 
     episode: str
     group: str
+    """Whose rewards are compared: its siblings', in the same seat where there are several agents."""
     ids: tuple[int, ...]
     mask: tuple[int, ...]
     """1 where the engine sampled the id; only these are trained."""
@@ -32,7 +34,7 @@ class Sample:
     """The first ids, which all siblings of the group share."""
     truncated: bool = False
     weight: float = 1.0
-    """1 / the number of samples of its episode, so that forks of one episode count as one."""
+    """1 / the number of samples of its agent in its episode, so that forks of one episode count as one."""
 
     def __post_init__(self) -> None:
         if not len(self.ids) == len(self.mask) == len(self.logprobs) == len(self.versions):
@@ -73,17 +75,29 @@ def samples_of(groups: Iterable[EpisodeGroup]) -> list[Sample]:
 
 
 def _samples(episode: Episode) -> list[Sample]:
-    transcripts = [t for t in episode.transcripts if t.sampled_length]
-    rewards = [turn.reward for turn in episode.turns]
+    """Those of its own agent, then of each other one that is trained: in a group of their own, since each is compared with its
+    siblings in the same seat."""
+    own = _of_agent(episode, episode.agent, episode.group, episode.transcripts, episode.reward)
+    others = [
+        _of_agent(episode, side.name, f"{episode.group}/{side.name}", side.transcripts, side.reward)
+        for side in episode.others
+        if side.trained
+    ]
+    return [sample for samples in (own, *others) for sample in samples]
+
+
+def _of_agent(episode: Episode, agent: str, group: str, transcripts: Sequence[Transcript], reward: float) -> list[Sample]:
+    transcripts = [t for t in transcripts if t.sampled_length]
+    rewards = [turn.reward for turn in episode.turns if turn.agent == agent]
     return [
         Sample(
             episode=episode.id,
-            group=episode.group,
+            group=group,
             ids=t.ids,
             mask=t.mask,
             logprobs=t.logprobs,
             versions=t.versions,
-            reward=episode.reward,
+            reward=reward,
             # Where turns and runs do not pair up (a fork, a turn without an id), credit cannot go to turns.
             turn_rewards=tuple(rewards) if any(rewards) and len(transcripts) == 1 and len(rewards) == runs(t.mask) else (),
             prompt_length=t.prompt_length,

@@ -295,6 +295,14 @@ class ToolBox:
         """What the framework must fill in for a tool: sandbox, env."""
         return frozenset(getattr(self._tools[name], "asks", ()))
 
+    def only(self, names: Iterable[str]) -> ToolBox:
+        """Those with these names. The sessions stay with this box, which closes them."""
+        return ToolBox(self._tools[name] for name in names)
+
+    def mapped(self, change: Callable[[Tool], Tool]) -> ToolBox:
+        """With what `change` makes of each tool. The sessions go along."""
+        return ToolBox(map(change, self._tools.values()), self._sessions)
+
     async def run(self, calls: Sequence[ToolCall], context: Mapping[str, Any]) -> list[tuple[Message, ToolResult]]:
         """(the tool's message, its result) for each call, in order. Neighboring `parallel` calls run together; those after one
         that has ended the episode do not run.

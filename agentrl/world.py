@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agentrl import registry
+from agentrl.agent import plays
 from agentrl.blame import attribute, blaming, one_line, stands
 from agentrl.config import EnvConfig, SandboxConfig
 from agentrl.env import Env
@@ -75,7 +76,7 @@ def check(cls: type[Env], args: Mapping[str, Any]) -> Env:
 
 def check_shown(cls: type[Env], tasks: TaskSource) -> None:
     """Raises UsageError for a class that shows the agent nothing: no `reset` of its own, and tasks without a prompt."""
-    if cls.reset is not Env.reset:
+    if cls.reset is not Env.reset or plays(cls):
         return
     try:
         task = tasks.get(0)
@@ -131,7 +132,8 @@ _NAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEY
 
 def settings(cls: type[Env]) -> dict[str, Any]:
     """The class's plain attributes with their defaults: what `env.args` may set."""
-    found = {name: getattr(cls, name) for base in reversed(cls.__mro__) for name in vars(base) if not name.startswith("_")}
+    names = {name for base in cls.__mro__ for name in vars(base) if not name.startswith("_")} - {"agents"}
+    found = {name: getattr(cls, name) for base in reversed(cls.__mro__) for name in vars(base) if name in names}
     return {name: value for name, value in found.items() if isinstance(value, (bool, int, float, str, list, tuple, dict))}
 
 

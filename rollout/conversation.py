@@ -18,8 +18,12 @@ from agentrl.transcript import Segment, Transcript
 class Conversation:
     """begin, then hear and tell in turns, and at most one `close`."""
 
-    def __init__(self, renderer: Renderer) -> None:
+    def __init__(self, renderer: Renderer, *, window: int = 0) -> None:
+        """`window`: how many of its own last turns the agent is shown besides the opening; 0: all. What falls out of it starts
+        a transcript anew."""
         self._renderer = renderer
+        self._window = window
+        self._opening = 0
         self._tools: tuple[ToolSpec, ...] = ()
         self.messages: list[Message] = []
         self.transcripts: list[Transcript] = [Transcript()]
@@ -35,6 +39,7 @@ class Conversation:
     def begin(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
         self._tools = tuple(tools)
         self.messages = list(messages)
+        self._opening = len(self.messages)
         self._next = Transcript([Segment(role="prompt", ids=self._renderer.render(self.messages, self._tools))])
         self.transcripts = [self._next.fork(1)]
 
@@ -55,14 +60,25 @@ class Conversation:
     def tell(self, answer: Sequence[Message]) -> None:
         """The answer to the last action, to be answered in turn."""
         current = self.transcripts[-1]
-        more = self._renderer.extend(current, self.messages, answer, self._tools)
+        shown = self._shown(answer)
+        if shown is not None:
+            more: Fork | Sequence[int] = Fork(ids=self._renderer.render(shown, self._tools), reason="the history's window")
+        else:
+            more = self._renderer.extend(current, self.messages, answer, self._tools)
         self.messages.extend(answer)
         if isinstance(more, Fork):
             self._forked = True
             self._next = Transcript([Segment(role="prompt", ids=more.ids)])
         else:
             self._next = current.fork(len(current.segments))
-            self._next.append(Segment(role="observation", ids=more))
+            self._next.append(Segment(role="observation", ids=tuple(more)))
+
+    def _shown(self, answer: Sequence[Message]) -> list[Message] | None:
+        """What is left of the conversation where some of it falls out of the window; None where nothing does."""
+        own = [i for i, message in enumerate(self.messages) if message.role == "assistant" and i >= self._opening]
+        if not self._window or len(own) <= self._window:
+            return None
+        return [*self.messages[: self._opening], *self.messages[own[-self._window] :], *answer]
 
     def close(self, answer: Sequence[Message]) -> None:
         """The last words of the episode: no token is spent on them."""

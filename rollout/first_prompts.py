@@ -1,26 +1,33 @@
 """A look at the first tasks before anything is written: can the environment begin them, and do their prompts leave room?
 
-Plays nothing: each task is reset once, in an instance of its own that is closed again. Waits for: the environment, under
+Plays nothing: each task is begun once, in an instance of its own that is closed again. Waits for: the environment, under
 the limits' `turn_timeout`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentrl.blame import frames, one_line
 from agentrl.episode import EpisodeFailed, RolloutError
 from agentrl.errors import UsageError
+from agentrl.messages import Action, Message
+from agentrl.renderer import Renderer
 from agentrl.task import Task
+from agentrl.tool import ToolSpec
+from agentrl.transcript import Transcript
 
-from .conversation import Conversation
+from .agent import SeatedAgent
+from .ending import Over
 from .group import Setup
 from .limits import Limits
 from .loop import FATAL
 from .seat import Seat, leaf
 from .seeds import derive
+from .voices import Scripted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,15 +55,44 @@ async def check_first_prompts(setup: Setup, tasks: Sequence[Task]) -> str:
     return _check_room(setup.limits, setup.engine.max_context, [p for p in prompts if p.failure is None])
 
 
+class _Seen(Exception):
+    """The first prompt is known: nothing is sampled after it."""
+
+
+class _Reader:
+    """A voice in the agent's place that looks at its first prompt."""
+
+    messages: Sequence[Message] = ()
+    transcripts: Sequence[Transcript] = ()
+
+    def __init__(self, renderer: Renderer) -> None:
+        self._renderer = renderer
+        self.tokens = 0
+
+    async def answer(self, said: Sequence[Message], tools: Sequence[ToolSpec]) -> tuple[Action, bool]:
+        self.tokens = len(self._renderer.render(said, tools))
+        raise _Seen
+
+    def close(self, said: Sequence[Message]) -> None:
+        """Nothing is kept of it."""
+
+
 async def _look(setup: Setup, number: int, task: Task) -> FirstPrompt:
-    talk = Conversation(setup.renderer)
+    reader = _Reader(setup.renderer)
     try:
-        seat = Seat(setup.make_env(), task, seed=derive(setup.seed, "world", number), limits=setup.limits, pool=setup.pool)
-        async with seat:
-            talk.begin(await seat.reset(), seat.tools)
+        env = setup.make_env()
+        seat = Seat(env, task, seed=derive(setup.seed, "world", number), limits=setup.limits, pool=setup.pool)
+        agents = seat.agents(lambda name, spec: Scripted(env, spec.says) if spec.says is not None else reader)
+        async with seat, seat.clock.deadline(setup.limits.turn_timeout, "the way to the first prompt"):
+            await _until_seen(seat, agents)
     except Exception as error:  # told by `_check_begun`, or an exception that retries will see again
         return FirstPrompt(task=task.id, failure=_plain(error))
-    return FirstPrompt(task=task.id, tokens=len(talk.prompt))
+    return FirstPrompt(task=task.id, tokens=reader.tokens)
+
+
+async def _until_seen(seat: Seat, agents: Sequence[SeatedAgent]) -> None:
+    with contextlib.suppress(_Seen, Over):
+        await seat.play(agents)
 
 
 def _plain(error: Exception) -> Exception:

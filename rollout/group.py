@@ -154,4 +154,4 @@ def aborted(episode: Episode) -> RolloutError:
 
 def all_equal(group: EpisodeGroup) -> bool:
     """No sibling did better than another, so that a group baseline leaves nothing to learn."""
-    return len({episode.reward for episode in group.usable}) <= 1
+    return len({episode.all_rewards for episode in group.usable}) <= 1

@@ -41,7 +41,7 @@ class Tally:
         self.add("groups", len(groups))
         for group in groups:
             for episode in group.usable:
-                self._ages.update(max(0, version - v) for t in episode.transcripts for v in t.versions if v >= 0)
+                self._ages.update(max(0, version - v) for t in episode.trained for v in t.versions if v >= 0)
 
     def drain(self) -> dict[str, float]:
         """All since the last call."""

@@ -44,8 +44,21 @@ LONGEST_FILE = 500
 LONGEST_FUNCTION = 60
 
 PUBLIC = {
-    *("Action", "Env", "Episode", "EpisodeGroup", "Exec", "Image", "Message", "Outcome", "ParseError", "Sandbox"),
-    *("SandboxSpec", "Secret", "SeededTasks", "Status", "Step", "Task", "TaskSource", "Text", "ToolCall", "ToolError"),
+    *("Action", "Agent", "AgentSpec", "Env", "Episode", "EpisodeGroup", "Exec", "Image", "Message", "Outcome"),
+    *(
+        "ParseError",
+        "Sandbox",
+        "SandboxSpec",
+        "Secret",
+        "SeededTasks",
+        "Status",
+        "Step",
+        "Task",
+        "TaskSource",
+        "Text",
+        "ToolCall",
+        "ToolError",
+    ),
     *("ToolResult", "UsageError", "done", "mcp", "metric", "openapi", "reward", "schema_tool", "tool", "use"),
 }
 

@@ -65,7 +65,8 @@ class Graded(Env):
 
 
 def of(env: Env, episode: Episode = QUIET, pool: Pool | None = None):
-    return asyncio.run(score(env, episode, pool))
+    scored = asyncio.run(score(env, episode, pool))
+    return scored.rewards, scored.metrics
 
 
 def test_weights_metrics_and_what_a_reward_may_ask_for():

@@ -103,7 +103,8 @@ def rewards(env):
     episode = Episode(
         id="e", group="g", index=0, task=env.task, seed=0, transcripts=(Transcript(),), outcome=Outcome.TERMINATED
     )
-    return asyncio.run(score(env, episode, Pool()))
+    scored = asyncio.run(score(env, episode, Pool()))
+    return scored.rewards, scored.metrics
 
 
 def test_right_answer_ends_the_episode_with_the_best_reward(grader):

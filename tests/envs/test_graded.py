@@ -30,7 +30,8 @@ def play_all(jobs, max_turns=1):
             result = as_step(await env.step(Action(text=text)))
         await env.sandbox.aclose()
         shown = "\n".join(message.text for message in result.observation)
-        return *await score(env, episode(task), pool), shown
+        scored = await score(env, episode(task), pool)
+        return scored.rewards, scored.metrics, shown
 
     async def main():
         pool = await find("sandbox", "local").open(SandboxSpec(), slots=2)
