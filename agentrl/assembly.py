@@ -41,7 +41,8 @@ def renderer(config: Config, tokenizer: Any, *, tools: bool) -> Renderer:
     """`tools`: whether the environment has any. Raises UsageError when the template cannot be extended without changing what
     was sampled."""
     history: Any = config.model.history
-    out = Renderer(tokenizer, history=history, chat_template_args=config.model.chat_template_args)
+    args, form = config.model.chat_template_args, config.model.tool_format
+    out = Renderer(tokenizer, history=history, chat_template_args=args, tool_format=form)
     report = out.self_test(tools=tools)
     if not report.ok:
         raise UsageError(f"the chat template of model={config.model.id} fails its self-test: {report}")

@@ -32,6 +32,8 @@ class ModelConfig:
     history: str = "keep"
     """keep | fork: what to do when the chat template would rewrite what was already sampled."""
     chat_template_args: dict[str, Any] = field(default_factory=dict)
+    tool_format: str = "auto"
+    """How tool calls are written (docs/tools.md lists the formats). auto: as the chat template and the vocabulary tell."""
 
 
 @dataclass

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from agentrl.encoding import Encoder
 from agentrl.errors import UsageError
 from agentrl.messages import Action, Message, ToolCall
-from agentrl.parsers import parse_calls, split_reasoning
+from agentrl.parsers import parse_turn
 from agentrl.template import ChatTemplate, Rendered
 from agentrl.template_check import TemplateReport, check, difference
 from agentrl.tool import ToolSpec
@@ -28,7 +28,7 @@ DOCUMENT_ENDS = ("<|endoftext|>", "<|end_of_text|>")
 """End a turn when sampled, but not in the way the template ends one: the template's close follows them."""
 MESSAGE_ENDS = ("<|eom_id|>",)
 """End a turn as well as the template's own close does (Llama 3 after a call of a built-in tool)."""
-_MEDIA = re.compile(r"image|img|video|audio|vision", re.IGNORECASE)
+_MEDIA = re.compile(r"image|img|video|audio|vision|media", re.IGNORECASE)
 _THINKING = re.compile(r"think", re.IGNORECASE)
 
 
@@ -45,14 +45,22 @@ class Renderer:
 
     `history`: what `extend` does where the template would show earlier turns otherwise than they were sampled; keep goes
     on after what was sampled, fork starts over from what the template shows. `chat_template_args` go to the template,
-    as `{"enable_thinking": False}` does. Raises UsageError when the tokenizer has no chat template.
+    as `{"enable_thinking": False}` does. `tool_format` names the format of tool calls; auto: the one that the template and the
+    vocabulary tell. Raises UsageError when the tokenizer has no chat template, or there is no such format.
     """
 
-    def __init__(self, tokenizer: Any, *, history: History = "keep", chat_template_args: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        tokenizer: Any,
+        *,
+        history: History = "keep",
+        chat_template_args: dict[str, Any] | None = None,
+        tool_format: str = "auto",
+    ) -> None:
         self.tokenizer = tokenizer
         self.history: History = history
         self._encoder = Encoder(tokenizer)
-        self._template = ChatTemplate(tokenizer, self._encoder, chat_template_args or {})
+        self._template = ChatTemplate(tokenizer, self._encoder, chat_template_args or {}, tool_format)
         self._marks = TurnMarks.of(self._template, self._encoder)
         self._ends, self._stops = self._find_stops()
         self._banned = self._find_banned()
@@ -95,10 +103,8 @@ class Renderer:
         while end and ids[end - 1] in self._stops:
             end -= 1
         raw = self._encoder.decode(ids[:end])
-        reasoning, text = split_reasoning(raw, self._opened(raw, stopped=end < len(ids)))
-        if tools is not None and not tools:
-            return Action(text=text, reasoning=reasoning, raw=raw)
-        found = parse_calls(self._template.form, text, tools or ())
+        opened = self._opened(raw, stopped=end < len(ids))
+        reasoning, found = parse_turn(self._template.form, raw, tools, opened=opened)
         return Action(text=found.text, reasoning=reasoning, tool_calls=found.calls, raw=raw, parse_error=found.error)
 
     @property
@@ -161,11 +167,13 @@ class Renderer:
         """(ids that end a message equally well, all ids that stop sampling)."""
         added = self._encoder.added
         closes = [added[text] for text in self._marks.closes]
+        within = {added[text] for text in self._marks.within}
         ends = [added[text] for text in MESSAGE_ENDS if text in added]
         others = [added[text] for text in DOCUMENT_ENDS if text in added]
         eos = [self.tokenizer.eos_token_id] if self.tokenizer.eos_token_id is not None else []
         equal = [] if self._marks.by_role else [*closes, *ends]
-        return frozenset(equal), tuple(dict.fromkeys([*closes, *eos, *ends, *others]))
+        stops = [index for index in (*closes, *eos, *ends, *others) if index not in within]
+        return frozenset(equal), tuple(dict.fromkeys(stops))
 
     def _find_banned(self) -> tuple[int, ...]:
         special = (self.tokenizer.pad_token_id, self.tokenizer.bos_token_id, self.tokenizer.unk_token_id)

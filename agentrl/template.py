@@ -9,40 +9,36 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any
 
 from agentrl.encoding import Encoder
 from agentrl.errors import UsageError
 from agentrl.messages import Message
-from agentrl.parsers import ToolFormat, tool_format, write_calls, write_result, write_tools
+from agentrl.parsers import (
+    FAMILIES,
+    ToolFormat,
+    named,
+    parse_calls,
+    tool_format,
+    write_calls,
+    write_result,
+    write_tools,
+)
+from agentrl.template_probe import (
+    PROBE_CALL,
+    REASONING,
+    USER,
+    Dicts,
+    TemplateRefusal,
+    attempt,
+    probe,
+    shown_call,
+    shows_result_of_text,
+)
 from agentrl.tool import ToolSpec
-
-Dicts = list[dict[str, Any]]
-
-
-class TemplateRefusal(UsageError):
-    """The chat template raised for a conversation: roles in an order it does not know, for one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
-    """What a chat template renders by itself."""
-
-    system: bool
-    tools: bool
-    tool_role: bool
-    calls: Literal["object", "string", "none"]
-    """How it takes a call's arguments; "none": it does not render calls."""
-    parallel: bool
-    """Several calls in one message."""
-    nine: bool
-    """Call ids must be nine letters or digits (Mistral)."""
-    reasoning: bool
-    """It takes `reasoning_content`, or strips reasoning on purpose."""
-    alternate: bool
-    """Two user messages in a row are refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +50,12 @@ class Rendered:
 
 
 class ChatTemplate:
-    """The chat template of `tokenizer`, called with `args`. Raises UsageError when there is none, or it renders nothing."""
+    """The chat template of `tokenizer`, called with `args`. Raises UsageError when there is none, or it renders nothing.
 
-    def __init__(self, tokenizer: Any, encoder: Encoder, args: Mapping[str, Any]) -> None:
+    `form` names the format of tool calls, for a model that is to write others than its template does; auto: the template's.
+    """
+
+    def __init__(self, tokenizer: Any, encoder: Encoder, args: Mapping[str, Any], form: str = "auto") -> None:
         if not (getattr(tokenizer, "chat_template", None) or args.get("chat_template")):
             raise UsageError(
                 f"the tokenizer {getattr(tokenizer, 'name_or_path', '') or type(tokenizer).__name__!r} has no chat template: "
@@ -66,25 +65,36 @@ class ChatTemplate:
         self._encoder = encoder
         self._args = dict(args)
         source = args.get("chat_template") or tokenizer.chat_template
-        self.form: ToolFormat = tool_format(str(source), encoder.added)
+        self.form: ToolFormat = tool_format(str(source), encoder.added) if form == "auto" else named(form)
         self._parts = False
-        self._parts = "probeuser" not in _try(self.apply, [_USER])  # templates of models with images want content in parts
-        self.shape = _probe(self.apply)
-        if not self.shape.tools and self.shape.calls == "none" and self.form != "gemma":
+        self._parts = "probeuser" not in attempt(self.apply, [USER])  # templates of models with images want content in parts
+        self.shape = probe(self.apply)
+        self._by_hand = form != "auto" and not self._shows_calls_in(self.form)
+        if self._by_hand:
+            own_role = FAMILIES[self.form].result is None and shows_result_of_text(self.apply)
+            self.shape = replace(self.shape, tools=False, calls="none", tool_role=own_role)
+        elif not self.shape.tools and self.shape.calls == "none" and not FAMILIES[self.form].prompted:
             self.form = "hermes"  # neither tools nor calls are the template's own: the most widely known format
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What the template lacks and how it is made up for."""
+        shape, hand = self.shape, self._by_hand
         lacks = {
-            "it has no system role: the system text opens the first user message": self.shape.system,
-            f"it ignores tools: they are described in the system text, in {self.form} format": self.shape.tools,
-            f"it does not render tool calls: they are written as text, in {self.form} format": self.shape.calls != "none",
-            "it has no tool role: results are given in user messages": self.shape.tool_role,
-            "it takes no two user messages in a row: they are joined": not self.shape.alternate,
-            "it does not know reasoning: it is kept in the text, in <think> tags": self.shape.reasoning,
+            "it has no system role: the system text opens the first user message": shape.system,
+            f"the system text asks for calls in {self.form} format, which is not the template's own": not hand,
+            f"it ignores tools: they are described in the system text, in {self.form} format": shape.tools or hand,
+            f"it does not render tool calls: they are written as text, in {self.form} format": shape.calls != "none" or hand,
+            "it has no tool role: results are given in user messages": shape.tool_role or hand,
+            "it takes no two user messages in a row: they are joined": not shape.alternate,
+            "it does not know reasoning: it is kept in the text, in <think> tags": shape.reasoning,
         }
         return tuple(text for text, has in lacks.items() if not has)
+
+    @property
+    def one_call(self) -> bool:
+        """A turn holds one call: the token that ends it ends the turn."""
+        return FAMILIES[self.form].one_call
 
     def render(self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, prompt: bool) -> Rendered:
         """The text of a conversation; with `prompt`, up to where the assistant speaks next. Raises UsageError."""
@@ -92,7 +102,8 @@ class ChatTemplate:
         specs = [spec.to_dict() for spec in tools]
         separator = self._encoder.separator([plain, specs])
         plain, specs = self._encoder.guard(plain, separator), self._encoder.guard(specs, separator)
-        return Rendered(text=self.apply(self._adapt(plain, specs), specs, prompt), separator=separator)
+        adapted = self._adapt(plain, specs)
+        return Rendered(text=self.apply(adapted, [] if self._by_hand else specs, prompt), separator=separator)
 
     def apply(self, messages: Dicts, tools: Dicts, prompt: bool) -> str:
         """The template itself. Raises TemplateRefusal whatever it raises: it is a program of others."""
@@ -107,8 +118,15 @@ class ChatTemplate:
             raise TemplateRefusal(f"the chat template cannot render a conversation of {roles}: {error}") from error
         return text
 
+    def _shows_calls_in(self, form: ToolFormat) -> bool:
+        """Are the calls that the template writes read in this format?"""
+        found = parse_calls(form, shown_call(self.apply, self.shape))
+        return not found.error and [(call.name, call.arguments) for call in found.calls] == [PROBE_CALL]
+
     def _adapt(self, messages: Dicts, tools: Dicts) -> Dicts:
         shape = self.shape
+        if self.one_call and shape.calls != "none":
+            messages = _one_call_each(messages)
         out = [self._assistant(m) if m["role"] == "assistant" else dict(m) for m in messages]
         if tools and not shape.tools:
             out = _add_system(out, write_tools(self.form, tools))
@@ -116,17 +134,21 @@ class ChatTemplate:
             out = _results_as_user(out, self.form)
         if not shape.system:
             out = _system_as_user(out)
-        if shape.nine:
-            _shorten_ids(out)
+        if shape.ids != "any":
+            _change_ids(out, _nine if shape.ids == "nine" else _with_name)
         return _merge_users(out) if shape.alternate else out
 
     def _assistant(self, message: dict[str, Any]) -> dict[str, Any]:
         out = dict(message)
         reasoning = out.get("reasoning_content")
-        if reasoning and not self.shape.reasoning:
+        calls = out.get("tool_calls")
+        if reasoning and self.shape.reasoning:
+            if calls and out["content"] and not self.shape.words:
+                reasoning, out["content"] = f"{reasoning}\n\n{out['content']}", ""
+            out |= dict.fromkeys(REASONING, reasoning)
+        elif reasoning:
             del out["reasoning_content"]
             out["content"] = f"<think>\n{reasoning}\n</think>\n\n{out['content']}"
-        calls = out.get("tool_calls")
         if not calls:
             return out
         if self.shape.calls == "none" or (len(calls) > 1 and not self.shape.parallel):
@@ -204,96 +226,51 @@ def _merge_users(messages: Dicts) -> Dicts:
     return out
 
 
-def _shorten_ids(messages: Dicts) -> None:
-    """Nine letters or digits for each call id, the same for the call and its result."""
+def _one_call_each(messages: Dicts) -> Dicts:
+    """A message of several calls as one for each, followed by its result."""
+    out: Dicts = []
+    waiting: Dicts = []
     for message in messages:
-        if "tool_call_id" in message:
-            message["tool_call_id"] = _nine(message["tool_call_id"])
+        out += _taken(waiting, str(message.get("tool_call_id"))) if message["role"] == "tool" else _taken(waiting)
+        calls = message.get("tool_calls") or []
+        if len(calls) > 1:
+            waiting = [{**message, "content": "", "tool_calls": [call]} for call in calls]
+            waiting[0]["content"] = message["content"]
+            out += _taken(waiting, str(calls[0]["id"]))
+        else:
+            out.append(message)
+    return out + waiting
+
+
+def _taken(waiting: Dicts, call_id: str = "") -> Dicts:
+    """Takes out of `waiting` what comes up to the message with this call, or all that is left where no result answers it."""
+    ids = [str(message["tool_calls"][0]["id"]) for message in waiting]
+    count = ids.index(call_id) + 1 if call_id in ids else 0 if call_id else len(waiting)
+    taken, waiting[:count] = waiting[:count], []
+    return taken
+
+
+def _change_ids(messages: Dicts, change: Callable[[str, str], str]) -> None:
+    """Other ids, the same for a call and its result. `change` makes one of an id and the function's name."""
+    made: dict[str, str] = {}
+    for message in messages:
         if message.get("tool_calls"):
-            message["tool_calls"] = [{**call, "id": _nine(call["id"])} for call in message["tool_calls"]]
+            made = {call["id"]: change(call["id"], call["function"]["name"]) for call in message["tool_calls"]}
+            message["tool_calls"] = [{**call, "id": made[call["id"]]} for call in message["tool_calls"]]
+        if "tool_call_id" in message:
+            given = message["tool_call_id"]
+            message["tool_call_id"] = made.get(given) or change(given, message.get("name") or "tool")
 
 
-def _nine(call_id: str) -> str:
+def _nine(call_id: str, name: str) -> str:
     if len(call_id) == 9 and call_id.isascii() and call_id.isalnum():
         return call_id
     return hashlib.sha256(call_id.encode()).hexdigest()[:9]
 
 
-Apply = Callable[[Dicts, Dicts, bool], str]
-
-_TOOL: dict[str, Any] = {
-    "type": "function",
-    "function": {
-        "name": "probename",
-        "description": "probedescription",
-        "parameters": {"type": "object", "properties": {"probekey": {"type": "string"}}, "required": ["probekey"]},
-    },
-}
-_USER = {"role": "user", "content": "probeuser"}
-
-
-def _probe(apply: Apply) -> Shape:
-    """Finds a template's shape by what it shows of short conversations."""
-    apply([_USER], [], True)  # a template that cannot do this is of no use: its error goes to the user
-    system = "probesystem" in _try(apply, [{"role": "system", "content": "probesystem"}, _USER])
-    calls, nine = _probe_calls(apply)
-    said: dict[str, Any] = {"role": "assistant", "content": "probeanswer"}
-    if calls != "none":
-        said |= {"content": "", "tool_calls": [_call(0, calls, nine)]}
-    two = said | {"tool_calls": [_call(0, calls, nine), _call(1, calls, nine)]}
-    results = [_result(0, nine), _result(1, nine)]
-    return Shape(
-        system=system,
-        tools="probedescription" in _try(apply, [_USER], [_TOOL]),
-        tool_role="proberesult0" in _try(apply, [_USER, said, results[0]]),
-        calls=calls,
-        nine=nine,
-        parallel=calls != "none" and "probevalue1" in _try(apply, [_USER, two, *results]),
-        reasoning=_probe_reasoning(apply),
-        alternate="probelast" not in _try(apply, [_USER, {"role": "user", "content": "probelast"}]),
-    )
-
-
-def _try(apply: Apply, messages: Dicts, tools: Sequence[dict[str, Any]] = ()) -> str:
-    try:
-        return apply(messages, list(tools), False)
-    except TemplateRefusal:
-        return ""
-
-
-def _call(index: int, form: str, nine: bool) -> dict[str, Any]:
-    arguments: Any = {"probekey": f"probevalue{index}"}
-    if form == "string":
-        arguments = json.dumps(arguments)
-    name = f"00000000{index}" if nine else f"call_{index}"
-    return {"id": name, "type": "function", "function": {"name": "probename", "arguments": arguments}}
-
-
-def _result(index: int, nine: bool) -> dict[str, Any]:
-    name = f"00000000{index}" if nine else f"call_{index}"
-    return {"role": "tool", "content": f"proberesult{index}", "tool_call_id": name, "name": "probename"}
-
-
-def _probe_calls(apply: Apply) -> tuple[Literal["object", "string", "none"], bool]:
-    """(form of arguments, nine-letter ids) of the first way in which a call is shown in full."""
-    forms: tuple[Literal["object", "string"], ...] = ("object", "string")
-    for nine in (False, True):
-        for form in forms:
-            said = {"role": "assistant", "content": "", "tool_calls": [_call(0, form, nine)]}
-            if any(_shows_call(_try(apply, [_USER, said, *tail])) for tail in ([_result(0, nine)], [])):
-                return form, nine
-    return "none", False
-
-
-def _shows_call(text: str) -> bool:
-    """In full, and as JSON or bare rather than as a Python dict or as JSON inside a JSON string."""
-    whole = all(word in text for word in ("probename", "probekey", "probevalue0"))
-    return whole and "'probekey'" not in text and '\\"probekey' not in text
-
-
-def _probe_reasoning(apply: Apply) -> bool:
-    field = {"role": "assistant", "content": "probeanswer", "reasoning_content": "probethought"}
-    if "probethought" in _try(apply, [_USER, field]):
-        return True
-    inline = {"role": "assistant", "content": "<think>\nprobethought\n</think>\n\nprobeanswer"}
-    return "probethought" not in _try(apply, [_USER, inline])
+def _with_name(call_id: str, name: str) -> str:
+    """The number is the one that the id ends in: a call's place in the conversation is not known where one is extended."""
+    if re.fullmatch(rf"functions\.{re.escape(name)}:\d+", call_id):
+        return call_id
+    number = re.search(r"\d*\Z", call_id)
+    return f"functions.{name}:{int(number[0]) if number and number[0] else 0}"

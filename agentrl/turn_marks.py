@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 
 from agentrl.encoding import Encoder
 from agentrl.messages import Message, Text, ToolCall
-from agentrl.template import ChatTemplate, TemplateRefusal
+from agentrl.template import ChatTemplate
+from agentrl.template_probe import TemplateRefusal
 from agentrl.tool import ToolSpec
 
 MARK, NEXT = "xborder", "ynext"
+_THOUGHT = "zthought"
 _TOOL = ToolSpec(name="xtool", description="x", parameters={"type": "object", "properties": {"x": {"type": "string"}}})
 _CALL = ToolCall(id="call_0", name="xtool", arguments={})
 _RESULT = Message(role="tool", content=(Text(text=NEXT),), tool_call_id="call_0", name="xtool")
@@ -29,6 +31,8 @@ class TurnMarks:
     """The same after the last argument of the last call."""
     closes: tuple[str, ...]
     """Control tokens that follow an assistant's turn: its end, or (`by_role`) the role that speaks next."""
+    within: frozenset[str]
+    """Those of `closes` that an assistant's turn also holds before its end, as after each of gpt-oss's messages."""
     by_role: bool
     """No token ends a turn; the next role's does (GLM)."""
     thinks: bool
@@ -46,10 +50,12 @@ class TurnMarks:
         ends += [_first(encoder, text) for text in followed]
         prompt = _show(template, [user("x")], prompt=True)
         after_tool = _show(template, [*called, _RESULT], prompt=True)
+        closes = tuple(dict.fromkeys(token for token in ends if token))
         return cls(
             after_text=after_text,
             after_call=after_call,
-            closes=tuple(dict.fromkeys(token for token in ends if token)),
+            closes=closes,
+            within=_within(template, encoder) & frozenset(closes),
             by_role=not encoder.controls(after_text),
             thinks=prompt.rstrip().endswith("<think>"),
             thinks_after_tool=(after_tool or prompt).rstrip().endswith("<think>"),
@@ -99,8 +105,18 @@ def _last(encoder: Encoder, text: str) -> list[str]:
     return [token for _, token in encoder.controls(text)][-1:]
 
 
+def _within(template: ChatTemplate, encoder: Encoder) -> frozenset[str]:
+    """Control tokens between an assistant's reasoning and its answer."""
+    thought = _show(template, [user("x"), _thoughtful(MARK)]).partition(_THOUGHT)[2].partition(MARK)[0]
+    return frozenset(token for _, token in encoder.controls(thought))
+
+
+def _thoughtful(mark: str) -> Message:
+    return replace(stand_in(mark), reasoning=_THOUGHT)
+
+
 def _outside(template: ChatTemplate, encoder: Encoder) -> frozenset[str]:
-    said, called = [user("x"), stand_in(MARK)], [user("x"), stand_in(MARK, (_CALL,))]
+    said, called = [user("x"), _thoughtful(MARK)], [user("x"), stand_in(MARK, (_CALL,))]
     system = Message(role="system", content=(Text(text="x"),))
     asked = _show(template, [user("x")], prompt=True)
     turns = [text[encoder.common_start(asked, text) :] for text in (_show(template, said), _show(template, called))]

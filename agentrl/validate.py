@@ -11,10 +11,12 @@ from typing import Any
 
 from agentrl.config import Config
 from agentrl.errors import UsageError, nearest
+from agentrl.parsers import FORMATS
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "model.dtype": ("bfloat16", "float32"),
     "model.history": ("keep", "fork"),
+    "model.tool_format": ("auto", *FORMATS),
     "rollout.mode": ("keep", "abort"),
     "rollout.on_abort": ("mask", "drop", "stop"),
     "sandbox.isolation": ("auto", "namespace", "landlock"),

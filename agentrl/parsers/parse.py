@@ -36,8 +36,12 @@ class Parsed:
     """What could not be read, and how to write it; empty when all could."""
 
 
-def split_reasoning(text: str, opened: bool = False, form: ToolFormat = "hermes") -> tuple[str, str]:
+def split_reasoning(
+    text: str, opened: bool = False, form: ToolFormat = "hermes", tools: Sequence[ToolSpec] = ()
+) -> tuple[str, str]:
     """(reasoning, the rest). `opened`: the generation prompt already wrote <think>. Cut reasoning leaves no rest.
+
+    The end of reasoning may stand without its beginning. What an argument of a call spells is no end of reasoning.
 
     >>> split_reasoning("<think>\\n1 + 1\\n</think>\\n\\nTwo.")
     ('1 + 1', 'Two.')
@@ -45,15 +49,33 @@ def split_reasoning(text: str, opened: bool = False, form: ToolFormat = "hermes"
     ('1 + 1 is', '')
     """
     family = FAMILIES[form]
-    return harmony.split(text) if family.messages else split(family.thought, text, opened)
+    return harmony.split(text) if family.messages else split(family.thought, text, opened, _closing(family, text, tools))
 
 
-def parse_turn(form: ToolFormat, raw: str, tools: Sequence[ToolSpec] = (), *, opened: bool = False) -> tuple[str, Parsed]:
-    """(reasoning, the rest of the turn). A call in reasoning that is never closed is not run, and is told of."""
-    reasoning, text = split_reasoning(raw, opened, form)
-    if text or not reasoning or FAMILIES[form].messages or not FAMILIES[form].find(reasoning, 0, tools):
-        return reasoning, parse_calls(form, text, tools)
-    return reasoning, Parsed(text=text, error=_advice(form, [_open_thought(FAMILIES[form])]))
+def _closing(family: Family, text: str, tools: Sequence[ToolSpec]) -> int:
+    """Where reasoning is closed, outside of calls; -1 for nowhere."""
+    at, place = text.find(family.thought.closing), 0
+    while at >= 0 and (found := family.find(text, place, tools)) and found.start < at:
+        if found.calls and at < found.stop:
+            at = text.find(family.thought.closing, found.stop)
+        place = found.stop
+    return at
+
+
+def parse_turn(
+    form: ToolFormat, raw: str, tools: Sequence[ToolSpec] | None = None, *, opened: bool = False
+) -> tuple[str, Parsed]:
+    """(reasoning, the rest of the turn). A call in reasoning that is never closed is not run, and is told of.
+
+    `tools`: what the model was told of. With none at all nothing is read as a call; None: not known.
+    """
+    family = FAMILIES[form]
+    reasoning, text = split_reasoning(raw, opened, form, tools or ())
+    if tools is not None and not tools:
+        return reasoning, Parsed(text=harmony.plain(text) if family.messages else text)
+    if text or not reasoning or family.messages or not family.find(reasoning, 0, tools or ()):
+        return reasoning, parse_calls(form, text, tools or ())
+    return reasoning, Parsed(text=text, error=_advice(form, [_open_thought(family)]))
 
 
 def parse_calls(form: ToolFormat, text: str, tools: Sequence[ToolSpec] = ()) -> Parsed:

@@ -94,7 +94,7 @@ def _write(call: Written) -> str:
 
 
 FAMILY = Family(
-    models="Qwen3-Coder, Qwen3-Next-Coder, Qwen3.5, Nemotron 3",
+    models="Qwen3-Coder, Qwen3.5, Nemotron 3",
     find=find,
     write=write,
     marks=(hermes.OPENING, FUNCTION, PARAMETER),

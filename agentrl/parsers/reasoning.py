@@ -24,19 +24,19 @@ class Span(NamedTuple):
     closed: bool
 
 
-def split(thought: Thought, text: str, opened: bool) -> tuple[str, str]:
-    """(reasoning, the rest) of a text that starts with it. `opened`: the prompt already wrote the opening."""
+def split(thought: Thought, text: str, opened: bool, end: int) -> tuple[str, str]:
+    """(reasoning, the rest) of a text that starts with it. `opened`: the prompt already wrote the opening; `end`: where
+    the closing stands, -1 for nowhere."""
     opening, closing, cut_by = thought
-    body = text.lstrip()
-    if body.startswith(opening):
-        body, opened = body.removeprefix(opening), True
-    cut = body.find(cut_by) if cut_by and opened else -1
-    end = body.find(closing)
+    start = len(text) - len(text.lstrip())
+    if text.startswith(opening, start):
+        start, opened = start + len(opening), True
+    cut = text.find(cut_by, start) if cut_by and opened else -1
     if cut >= 0 and not 0 <= end < cut:
-        return body[:cut].strip("\n"), body[cut:]
-    if end >= 0 and (opened or opening not in body[:end]):
-        return body[:end].strip("\n"), body[end + len(closing) :].lstrip("\n")
-    return (body.strip("\n"), "") if opened else ("", text)
+        return text[start:cut].strip("\n"), text[cut:]
+    if end >= 0 and (opened or opening not in text[start:end]):
+        return text[start:end].strip("\n"), text[end + len(closing) :].lstrip("\n")
+    return (text[start:].strip("\n"), "") if opened else ("", text)
 
 
 def next_thought(thought: Thought, text: str, place: int) -> Span | None:

@@ -14,6 +14,7 @@ SPEC = ToolSpec(
 )
 ONE = [("run", {"code": "x", "n": 2})]
 OBJECT = '{"name": "run", "arguments": {"code": "x", "n": 2}}'
+OBJECT_THINKS = '<tool_call>{"name": "run", "arguments": {"code": "</think>"}}</tool_call>'
 
 
 def read(form, text, tools=(SPEC,)):
@@ -111,6 +112,10 @@ def test_reasoning_that_is_never_closed_and_calls_nothing_is_no_error():
         ("a", True, ("a", "")),
         ("Hi <think>a</think>", False, ("", "Hi <think>a</think>")),
         ("<think>a</think>b</think>c", False, ("a", "b</think>c")),
+        (f"<tool_call>{OBJECT}</tool_call>a</think>b", False, (f"<tool_call>{OBJECT}</tool_call>a", "b")),  # a draft
+        (OBJECT_THINKS, False, ("", OBJECT_THINKS)),
+        (f"a</think>{OBJECT_THINKS}", False, ("a", OBJECT_THINKS)),
+        (f"<think>{OBJECT_THINKS}b</think>c", False, (f"{OBJECT_THINKS}b", "c")),
     ],
 )
 def test_reasoning(text, opened, expected):

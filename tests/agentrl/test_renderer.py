@@ -1,4 +1,4 @@
-"""The renderer on eight template families. Expected prompts and masks are written out by hand; tokenizers are trained here."""
+"""The renderer on eleven template families. Expected prompts and masks are written out by hand; tokenizers are trained here."""
 
 from __future__ import annotations
 
@@ -66,6 +66,29 @@ BY_HAND = {
         "«3</think>call<｜end▁of▁sentence｜>»"
         "<｜tool▁outputs▁begin｜><｜tool▁output▁begin｜>7<｜tool▁output▁end｜><｜tool▁outputs▁end｜>"
         "«By»<｜end▁of▁sentence｜><｜User｜>And?<｜Assistant｜><think>\n"
+    ),
+    "qwen3_coder": (
+        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+        "«Yes<|im_end|>»\n<|im_start|>user\n 1?<|im_end|>\n<|im_start|>assistant\n"
+        "«call<|im_end|>»\n<|im_start|>user\n<tool_response>\n7\n</tool_response>\n<|im_end|>\n<|im_start|>assistant\n"
+        "«By»<|im_end|>\n<|im_start|>user\nAnd?<|im_end|>\n<|im_start|>assistant\n"
+    ),
+    "kimi": (
+        "<|im_system|>system<|im_middle|>Be brief.<|im_end|><|im_user|>user<|im_middle|>Hi<|im_end|>"
+        "<|im_assistant|>assistant<|im_middle|>«Yes<|im_end|>»<|im_user|>user<|im_middle|> 1?<|im_end|>"
+        "<|im_assistant|>assistant<|im_middle|>«call<|im_end|>»<|im_system|>add<|im_middle|>"
+        "## Return of functions.add:0\n7<|im_end|><|im_assistant|>assistant<|im_middle|>"
+        "«By»<|im_end|><|im_user|>user<|im_middle|>And?<|im_end|><|im_assistant|>assistant<|im_middle|>"
+    ),
+    "harmony": (
+        "<|start|>system<|message|>You are ChatGPT, a large language model trained by OpenAI.\n\n"
+        "# Valid channels: analysis, commentary, final. Channel must be included for every message.<|end|>"
+        "<|start|>developer<|message|># Instructions\n\nBe brief.<|end|><|start|>user<|message|>Hi<|end|><|start|>assistant"
+        "«<|channel|>analysis<|message|>3<|end|><|start|>assistant<|channel|>final<|message|>Yes<|return|>»"
+        "<|start|>user<|message|> 1?<|end|><|start|>assistant"
+        "«<|channel|>commentary to=functions.add <|constrain|>json<|message|>{}<|call|>»"
+        "<|start|>functions.add to=assistant<|channel|>commentary<|message|>7<|end|><|start|>assistant"
+        "«<|channel|>final<|message|>By»<|end|><|start|>user<|message|>And?<|end|><|start|>assistant"
     ),
     "glm": (
         "[gMASK]<sop><|system|>\nBe brief.<|user|>\nHi<|assistant|>"
@@ -147,7 +170,7 @@ def test_extending_gives_the_ids_of_the_whole_text_at_awkward_borders(name):
         )
         marker = tokenizer.convert_ids_to_tokens(stop)
         rest = whole.partition("Yes.")[2]
-        assert rest.startswith(marker)
+        assert rest.startswith("<|end|>" if name == "harmony" else marker)  # where gpt-oss samples <|return|>
         assert more == ids_of(tokenizer, rest)[1:], (before, after)
 
 
@@ -326,6 +349,9 @@ STOPS = {
     "mistral": ["</s>"],
     "gemma": ["<end_of_turn>", "<eos>"],
     "deepseek": ["<｜end▁of▁sentence｜>"],
+    "qwen3_coder": ["<|im_end|>", "<|endoftext|>"],
+    "kimi": ["<|im_end|>", "[EOS]"],
+    "harmony": ["<|return|>", "<|call|>", "<|endoftext|>"],
     "glm": ["<|user|>", "<|observation|>", "<|endoftext|>"],
 }
 BANNED = {
@@ -342,6 +368,11 @@ BANNED = {
         *("<｜begin▁of▁sentence｜>", "<｜▁pad▁｜>", "<｜User｜>", "<｜Assistant｜>", "<｜tool▁outputs▁begin｜>"),
         *("<｜tool▁outputs▁end｜>", "<｜tool▁output▁begin｜>", "<｜tool▁output▁end｜>"),
     },
+    "qwen3_coder": {"<|im_start|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"},
+    "kimi": {
+        *("[BOS]", "[PAD]", "<|im_user|>", "<|im_assistant|>", "<|im_system|>", "<|im_middle|>", "<|media_pad|>"),
+    },
+    "harmony": {"<|startoftext|>"},
     "glm": {"[gMASK]", "<sop>", "<|system|>", "<|assistant|>", "<|image|>"},
 }
 
@@ -449,5 +480,5 @@ def test_call_ids_have_nine_letters_for_mistral_and_match_their_results():
 def test_self_test_passes_and_knows_who_rewrites_history(name):
     report = Renderer(build(name)).self_test()
     assert report.ok, report.problems
-    assert report.rewrites_history == (name in {"qwen3", "llama3", "mistral", "deepseek", "glm"})
+    assert report.rewrites_history == (name in {"qwen3", "llama3", "mistral", "deepseek", "glm", "harmony"})
     assert all("policy keep" in problem for problem in report.problems)

@@ -1,4 +1,4 @@
-"""Random episodes on eight template families: what is trained is what was sampled, token for token."""
+"""Random episodes on eleven template families: what is trained is what was sampled, token for token."""
 
 from __future__ import annotations
 
@@ -65,6 +65,9 @@ CLOSES = {  # what ends a turn, what of it the model may have sampled, and what 
     "gemma": ("<end_of_turn>", (), "\n<start_of_turn>user\nTEXT<end_of_turn>\n<start_of_turn>model\n"),
     "deepseek": ("<｜end▁of▁sentence｜>", (), "<｜User｜>TEXT<｜Assistant｜><think>\n"),
     "glm": ("<|user|>", (), "\nTEXT<|assistant|>"),
+    "qwen3_coder": ("<|im_end|>", (), "\n<|im_start|>user\nTEXT<|im_end|>\n<|im_start|>assistant\n"),
+    "kimi": ("<|im_end|>", (), "<|im_user|>user<|im_middle|>TEXT<|im_end|><|im_assistant|>assistant<|im_middle|>"),
+    "harmony": ("<|end|>", ("<|return|>", "<|call|>"), "<|start|>user<|message|>TEXT<|end|><|start|>assistant"),
 }
 
 

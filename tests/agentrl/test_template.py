@@ -12,15 +12,18 @@ from agentrl.renderer import Renderer
 from agentrl.tool import ToolSpec
 from tests.support.tokenizers import FAMILIES, build
 
-SHAPES = {  # system, tools, tool role, calls, several calls, nine-letter ids, strict turns
-    "chatml": (True, False, True, "none", False, False, False),
-    "qwen2_5": (True, True, True, "object", True, False, False),
-    "qwen3": (True, True, True, "object", True, False, False),
-    "llama3": (True, True, True, "object", False, False, False),
-    "mistral": (True, True, True, "object", True, True, True),
-    "gemma": (False, False, False, "none", False, False, True),
-    "deepseek": (True, True, True, "string", True, False, False),
-    "glm": (True, True, True, "object", True, False, False),
+SHAPES = {  # system, tools, tool role, calls, several calls, ids of calls, strict turns
+    "chatml": (True, False, True, "none", False, "any", False),
+    "qwen2_5": (True, True, True, "object", True, "any", False),
+    "qwen3": (True, True, True, "object", True, "any", False),
+    "qwen3_coder": (True, True, True, "object", True, "any", False),
+    "llama3": (True, True, True, "object", False, "any", False),
+    "mistral": (True, True, True, "object", True, "nine", True),
+    "gemma": (False, False, False, "none", False, "any", True),
+    "deepseek": (True, True, True, "string", True, "any", False),
+    "glm": (True, True, True, "object", True, "any", False),
+    "kimi": (True, True, True, "object", True, "named", False),
+    "harmony": (True, True, True, "object", False, "any", False),
 }
 ADD = ToolSpec(name="add", description="Adds.", parameters={"type": "object", "properties": {}})
 
@@ -42,7 +45,7 @@ def say(role: str, text: str, **more) -> Message:
 @pytest.mark.parametrize("name", sorted(FAMILIES))
 def test_shape_of_each_family(name):
     shape = Renderer(build(name))._template.shape
-    found = (shape.system, shape.tools, shape.tool_role, shape.calls, shape.parallel, shape.nine, shape.alternate)
+    found = (shape.system, shape.tools, shape.tool_role, shape.calls, shape.parallel, shape.ids, shape.alternate)
     assert found == SHAPES[name]
 
 

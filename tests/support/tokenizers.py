@@ -1,4 +1,4 @@
-"""Tokenizers of eight model families, built offline: their special tokens and splitting rules, a small trained vocabulary.
+"""Tokenizers of eleven model families, built offline: their special tokens and splitting rules, a small trained vocabulary.
 
 The vocabularies are trained on a page of text, so merges happen as in real ones, also across blanks and newlines. The
 chat templates lie beside this file and follow what each family's authors publish about its format.
@@ -74,6 +74,14 @@ FAMILIES: dict[str, Family] = {
         pattern=QWEN,
         normalizer=normalizers.NFC(),
     ),
+    "qwen3_coder": Family(
+        special=_QWEN,
+        plain=(*_HERMES, "<think>", "</think>"),
+        eos="<|im_end|>",
+        pad="<|endoftext|>",
+        pattern=QWEN,
+        normalizer=normalizers.NFC(),
+    ),
     "llama3": Family(
         special=(
             *("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>"),
@@ -125,6 +133,30 @@ FAMILIES: dict[str, Family] = {
             *("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"),
         ),
         eos="<|endoftext|>",
+        pad="<|endoftext|>",
+        pattern=LLAMA3,
+    ),
+    "kimi": Family(
+        special=(
+            *("[BOS]", "[EOS]", "[PAD]", "[UNK]", "<|im_end|>", "<|im_user|>", "<|im_assistant|>", "<|im_system|>"),
+            *("<|im_middle|>", "<|media_pad|>"),
+        ),
+        plain=(
+            *("<think>", "</think>", "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>"),
+            *("<|tool_call_argument_begin|>", "<|tool_call_end|>"),
+        ),
+        bos="[BOS]",
+        eos="[EOS]",
+        pad="[PAD]",
+        pattern=LLAMA3,
+    ),
+    "harmony": Family(
+        special=(
+            *("<|startoftext|>", "<|endoftext|>", "<|return|>", "<|constrain|>", "<|channel|>", "<|start|>", "<|end|>"),
+            *("<|message|>", "<|call|>"),
+        ),
+        bos="<|startoftext|>",
+        eos="<|return|>",
         pad="<|endoftext|>",
         pattern=LLAMA3,
     ),
