@@ -92,7 +92,8 @@ class Tool(Protocol):
     def spec(self) -> ToolSpec: ...
 
     async def __call__(self, arguments: Mapping[str, Any], context: Mapping[str, Any]) -> ToolResult:
-        """`context` holds what a tool may ask for: env, sandbox. Raises ToolCrash."""
+        """`context` holds what a tool may ask for: env, sandbox; and, while an episode is played, `waiting`: its body's time
+        counts against no deadline of the episode. Raises ToolCrash."""
         ...
 
 

@@ -171,7 +171,8 @@ class Seat:
     async def _run_tools(self, tools: ToolBox, action: Action, draft: Draft) -> tuple[Message, ...]:
         draft.tool_calls = len(action.tool_calls)
         try:
-            results = await tools.run(action.tool_calls, {"env": self.env, "sandbox": self._sandbox})
+            context = {"env": self.env, "sandbox": self._sandbox, "waiting": self.clock.stopped}
+            results = await tools.run(action.tool_calls, context)
         except Exception as error:
             cause = leaf(error)
             if isinstance(cause, (UsageError, SandboxError, ToolCrash)):

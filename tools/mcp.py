@@ -11,6 +11,7 @@ import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -133,7 +134,8 @@ class McpSession:
 
 @dataclass(frozen=True)
 class McpTool:
-    """One tool of a server in one episode. The server's start is not counted as time of the call."""
+    """One tool of a server in one episode. The server's start is not counted as time of the call, nor of the episode: hundreds
+    begin together, and how long the others' servers take says nothing about this one."""
 
     name: str
     """The server's own."""
@@ -148,7 +150,8 @@ class McpTool:
         given = self.checked.given(arguments)
         if isinstance(given, ToolResult):
             return given
-        await self.session.connect()
+        with context.get("waiting", nullcontext)():
+            await self.session.connect()
         return await call_within(self.spec, partial(self.session.call, self.name), given)
 
 

@@ -11,7 +11,7 @@ import agentrl as rl
 from agentrl.errors import UsageError
 from agentrl.messages import ToolCall
 from agentrl.sandbox import Exec, SandboxLost, Status
-from agentrl.tool import ToolBox, ToolCrash, ToolResult
+from agentrl.tool import ToolBox, ToolCrash, ToolResult, ToolSpec
 from agentrl.tool_source import ClassSource, Use, bound_tools
 from agentrl.toolbox import toolbox
 from tests.support.playing import played
@@ -290,3 +290,20 @@ def test_a_tool_whose_reward_is_no_number_breaks_the_episode() -> None:
     episode = asyncio.run(played(Noted(), _call("bad")))
     assert episode.outcome is rl.Outcome.TOOL_CRASH
     assert "the reward nan; it must be a finite number" in episode.error
+
+
+class Clocked:
+    """A tool of the third kind: an object with a spec."""
+
+    spec = ToolSpec(name="clocked", description="Waits.", parameters={"type": "object", "properties": {}})
+
+    async def __call__(self, arguments: Any, context: Any) -> ToolResult:
+        with context["waiting"]():  # of the clock of the episode, which a test of its own holds
+            return ToolResult(content=(rl.Text(text=",".join(sorted(context))),))
+
+
+def test_what_the_context_of_a_played_episode_holds() -> None:
+    env = Noted()
+    env.tools = [Clocked()]  # type: ignore[list-item]
+    episode = asyncio.run(played(env, _call("clocked"), "done"))
+    assert episode.messages[2].text == "env,sandbox,waiting"

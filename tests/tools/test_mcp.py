@@ -106,6 +106,29 @@ def test_calls_are_checked_here_and_answered_there() -> None:
     assert answers[5] == "open"
 
 
+def test_the_clock_of_the_episode_stands_still_while_its_server_starts() -> None:
+    seen: list[str] = []
+
+    @contextlib.contextmanager
+    def waiting() -> Iterator[None]:
+        seen.append("stopped")
+        yield
+        seen.append("goes on")
+
+    async def main() -> None:
+        tools = box(OWN)
+        call = ToolCall(id="1", name="slow", arguments={})
+        task = asyncio.ensure_future(tools.run([call], {"waiting": waiting}))
+        await until(lambda: len(seen) == 2)
+        assert not task.done()  # it is being called, and that counts
+        task.cancel()
+        await asyncio.wait({task})
+        await tools.aclose()
+
+    asyncio.run(main())
+    assert seen == ["stopped", "goes on"]
+
+
 def test_each_episode_has_a_server_of_its_own() -> None:
     async def main() -> list[str]:
         first, second = box(OWN), box(OWN)
