@@ -62,9 +62,9 @@ class Agent(Protocol):
         """Shows it something (text, images, messages) and waits for its answer. Tools that it calls run in between."""
         ...
 
-    async def ask(self, observation: Any, form: Any) -> Any:
+    async def ask(self, observation: Any, form: Any, *, tries: int | None = None) -> Any:
         """As `say`, and reads the answer: `form` is what `Action.parse` takes, or a list of words. What cannot be read, or
-        raises ParseError, is told to the agent, which answers again: another turn."""
+        raises ParseError, is told to the agent, which answers again: another turn. The last of `tries` raises ParseError."""
         ...
 
     def show(self, *observation: Any) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from agentrl.engine import Completion, GenerateRequest
 from agentrl.messages import Action, Message, ToolCall
@@ -38,20 +39,27 @@ class PlainRenderer:
     banned_ids: tuple[int, ...] = ()
 
     def __init__(self) -> None:
-        self.conversation: tuple[Message, ...] = ()
-        """All that was said, the answer that is being waited for left out."""
         self.tools: tuple[ToolSpec, ...] = ()
+        """Of the agent that was shown something last."""
+        self._shown: dict[tuple[int, ...], tuple[Message, ...]] = {}
 
     def render(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> tuple[int, ...]:
-        self.conversation, self.tools = tuple(messages), tuple(tools)
+        self.tools = tuple(tools)
         head = "".join(show_tool(spec) for spec in tools)
-        return encode(head + "".join(show(m) for m in messages))
+        ids = encode(head + "".join(show(m) for m in messages))
+        self._shown[ids] = tuple(messages)
+        return ids
 
     def extend(
         self, transcript: Transcript, messages: Sequence[Message], new: Sequence[Message], tools: Sequence[ToolSpec] = ()
     ) -> tuple[int, ...]:
-        self.conversation = (*messages, *new)
-        return encode("".join(show(m) for m in new))
+        ids = encode("".join(show(m) for m in new))
+        self._shown[transcript.ids + ids] = (*messages, *new)
+        return ids
+
+    def conversation(self, prompt: tuple[int, ...]) -> tuple[Message, ...]:
+        """What was said up to this prompt, the answer that is being waited for left out. Forgotten when it is asked for."""
+        return self._shown.pop(prompt)
 
     def parse(self, ids: Sequence[int], tools: Sequence[ToolSpec] | None = None) -> Action:
         """`/call NAME {json}` on a line of its own is a tool call; everything else is text."""
@@ -66,15 +74,19 @@ class PlainRenderer:
 
 
 class Person:
-    """The engine behind which `answer` sits. Duck type of the part of `agentrl.engine.Engine` that an episode needs."""
+    """The engine behind which `answer` sits. Duck type of the part of `agentrl.engine.Engine` that an episode needs.
+
+    `others`: who answers for the other agents of an environment, by name; `answer` does where none is given.
+    """
 
     max_context = CONTEXT
 
-    def __init__(self, answer: Answer, renderer: PlainRenderer) -> None:
-        self._answer, self._renderer = answer, renderer
+    def __init__(self, answer: Answer, renderer: PlainRenderer, others: Mapping[str, Answer] = MappingProxyType({})) -> None:
+        self._answer, self._renderer, self._others = answer, renderer, others
 
     async def generate(self, request: GenerateRequest) -> Completion:
-        text = await invoke(self._answer, self._renderer.conversation)
+        other = request.session_id.partition("/")[2]
+        text = await invoke(self._others.get(other, self._answer), self._renderer.conversation(request.prompt_ids))
         ids = (*encode(text), END)
         return Completion(ids=ids, logprobs=(0.0,) * len(ids), versions=(0,) * len(ids), finish="stop")
 

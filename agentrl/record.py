@@ -101,6 +101,7 @@ def _values(episode: Episode) -> dict[str, float]:
         "episode_s": episode.wall_s,
         **{f"reward/{name}": value for name, value in episode.rewards.items()},
         **{f"metric/{name}": value for name, value in episode.metrics.items()},
+        **{f"agent/{side.name}/reward": side.reward for side in episode.others if side.trained},
     }
 
 

@@ -23,11 +23,13 @@ BUNDLED: dict[str, dict[str, str]] = {
         "countdown": "agentrl.envs.countdown:Countdown",
         "frozen_lake": "agentrl.envs.frozen_lake:FrozenLake",
         "guess_number": "agentrl.envs.guess_number:GuessNumber",
+        "kuhn_poker": "agentrl.envs.kuhn_poker:KuhnPoker",
         "math_calc": "agentrl.envs.math_calc:MathCalc",
         "minesweeper": "agentrl.envs.minesweeper:Minesweeper",
         "search_qa": "agentrl.envs.search_qa:SearchQA",
         "sokoban": "agentrl.envs.sokoban:Sokoban",
         "sudoku": "agentrl.envs.sudoku:Sudoku",
+        "tictactoe": "agentrl.envs.tictactoe:TicTacToe",
         "wordle": "agentrl.envs.wordle:Wordle",
     },
     "grader": {

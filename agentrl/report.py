@@ -109,8 +109,8 @@ def compare(first: Sequence[Episode], last: Sequence[Episode]) -> str:
     lines = ["# Episodes, first against last", ""]
     for number, (before, after) in enumerate(choose(first, last), 1):
         lines += [f"## {number}. Task `{after.task.id}`: {_result(before)} -> {_result(after)}", ""]
-        lines += [f"### First ({_details(before)})", "", *transcript(before.messages, opening=before.opening), ""]
-        lines += [f"### Last ({_details(after)})", "", *transcript(after.messages, opening=after.opening), ""]
+        lines += [f"### First ({_details(before)})", "", *conversations(before), ""]
+        lines += [f"### Last ({_details(after)})", "", *conversations(after), ""]
     if len(lines) == 2:
         lines.append("No task was played both at the start and at the end (eval.tasks=0, or eval.at_start=false).")
     return "\n".join([*lines, ""])
@@ -125,6 +125,21 @@ def choose(first: Sequence[Episode], last: Sequence[Episode]) -> list[tuple[Epis
     rest = [p for p in pairs if p[1].reward <= p[0].reward and not passed(p[1])]
     mixed = [*better[:1], *same[:1], *rest[:1]]
     return [*mixed, *(p for p in [*better, *same, *rest] if p not in mixed)][:EXAMPLES]
+
+
+def conversations(episode: Episode) -> list[str]:
+    """What the episode's agent saw and said, and then each of the others, as Markdown."""
+    lines = transcript(episode.messages, opening=episode.opening)
+    if episode.others:
+        lines = [f"*As {episode.agent} saw it:*", "", *lines]
+    for side in episode.others:
+        lines += [
+            "",
+            f"*As {side.name} saw it (reward {side.reward:g}):*",
+            "",
+            *transcript(side.messages, opening=side.opening),
+        ]
+    return lines
 
 
 def transcript(messages: Sequence[Message], *, opening: int = 0) -> list[str]:

@@ -99,13 +99,17 @@ class SeatedAgent:
                 return action
             self._pending = await self._guarded(self._react(self, action))
 
-    async def ask(self, observation: Any, form: Any) -> Any:
+    async def ask(self, observation: Any, form: Any, *, tries: int | None = None) -> Any:
+        asked = 0
         while True:
             action = await self.say(observation)
+            asked += 1
             try:
                 return action.word(*form) if isinstance(form, (list, tuple)) else action.parse(form)
             except ParseError as error:
                 observation = self.turn.parse_error = str(error) or "Your answer could not be read."
+                if asked == tries:
+                    raise
 
     def close(self) -> None:
         """What it was shown and has not answered is the end of its conversation."""

@@ -7,6 +7,7 @@ import importlib.util
 import random
 import re
 import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from inspect import signature
 from pathlib import Path
@@ -17,7 +18,12 @@ import pytest
 
 from agentrl.cli import main
 from agentrl.config import EnvConfig
+from agentrl.engine import Sampling
+from agentrl.episode import Episode
 from agentrl.messages import Action
+from agentrl.person import Person, PlainRenderer, script
+from agentrl.rollout.limits import Limits
+from agentrl.rollout.loop import play
 from agentrl.sandbox import Call, Exec, Sandbox, Status
 from agentrl.task import Task
 from agentrl.tool import FunctionTool
@@ -142,6 +148,26 @@ def test_the_environments_of_the_guide_play() -> None:
     assert sums.step(Action(text=source.get(4).secret["answer"])).reward == 1.0
 
 
+def _played(cls: Any, answers: Mapping[str, Sequence[str]]) -> Episode:
+    """By `main` and the others, each saying its own lines."""
+    renderer = PlainRenderer()
+    main, *others = (script("\n---\n".join(lines)) for lines in answers.values())
+    person = Person(main, renderer, dict(zip(list(answers)[1:], others, strict=True)))
+    limits = Limits(max_new_tokens=999, max_episode_tokens=9999, episode_timeout=60.0, turn_timeout=60.0)
+    task = Task(id="t")
+    return asyncio.run(play(cls(), person, renderer, task, seed=0, sampling=Sampling(), limits=limits))
+
+
+def test_the_agents_of_the_guide_talk() -> None:
+    names = _code("docs/environments.md")
+    sold = _played(names["Haggle"], {"main": ["Ninety", "90", "20"]})
+    assert [m.text for m in sold.messages][1::2][:2] == ["A customer comes in.", "Your answer must hold a whole number."]
+    assert (sold.messages[-1].text, [side.name for side in sold.others]) == ("Sold.", ["customer"])
+    assert 20 / 80 <= sold.reward <= 1.0
+    bids = _played(names["HigherWins"], {"main": ["7"], "right": ["11"]})
+    assert (bids.reward, bids.others[0].reward) == (1.0, 0.0)
+
+
 def test_the_program_of_the_guide_is_run_and_its_output_goes_back() -> None:
     given = [Exec(status=Status.ERROR, exit_code=1, stderr="NameError"), Exec(status=Status.OK, stdout="rat\n")]
 
@@ -197,7 +223,7 @@ def test_the_commands_of_the_guide_run(tmp_path: Path, capsys: pytest.CaptureFix
         if "gold" in line:
             assert "; reward 1 (env 1)" in out
         ran += 1
-    assert ran == 7
+    assert ran == 8
 
 
 def test_the_reward_of_the_guide_compares_on_the_host() -> None:

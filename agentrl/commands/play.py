@@ -9,10 +9,12 @@ import asyncio
 import importlib
 import random
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agentrl import registry
+from agentrl.agent import agents_of, main_agent, plays
 from agentrl.blame import one_line, stands
 from agentrl.commands.arguments import Parser, overrides
 from agentrl.compose import compose
@@ -34,6 +36,7 @@ EPILOG = """examples:
   agentrl play env=code_sandbox --policy gold
   agentrl play env=code_sandbox --policy answers.txt     (turns divided by lines of ---)
   agentrl play env=mine.py:Mine --policy mine.py:gold    (gold(task, rng) gives a function: messages -> text)
+  agentrl play env=tictactoe --policy=o=random           (one of several agents; you are the others)
 
 A line is a turn; a ``` fence is one up to its end. A line "/call NAME {json}" calls a tool."""
 
@@ -41,7 +44,7 @@ A line is a turn; a ``` fence is one up to its end. A line "/call NAME {json}" c
 def run(argv: Sequence[str]) -> int:
     parser = Parser("agentrl play", "Puts you, or a script, in the model's seat of an environment.", EPILOG)
     policies = f"{' | '.join(POLICIES)} | a script's file | path/to/file.py:function (default: human)"
-    parser.add_argument("--policy", default="human", help=policies)
+    parser.add_argument("--policy", action="append", metavar="[AGENT=]NAME", help=policies)
     parser.add_argument("--task", type=int, default=0, metavar="N", help="the N-th task (default: 0)")
     parser.add_argument("--held-out", action="store_true", help="of the evaluation tasks instead of the training tasks")
     overrides(parser)
@@ -50,13 +53,14 @@ def run(argv: Sequence[str]) -> int:
     world = build(config.env, seed=config.seed)
     task = task_of(world, args.task, held_out=args.held_out)
     env = world.make()
-    episode = asyncio.run(play(config, world, env, task, policy(args.policy, config.env, task, config.seed)))
+    answers = {name: policy(chosen, config.env, task, config.seed) for name, chosen in seats(env, args.policy or []).items()}
+    episode = asyncio.run(play(config, world, env, task, answers))
     print(verdict(episode))
     return int(episode.outcome.is_aborted)
 
 
-async def play(config: Config, world: World, env: Env, task: Task, answer: Answer) -> Episode:
-    """One episode with `answer` in the model's seat."""
+async def play(config: Config, world: World, env: Env, task: Task, answers: Mapping[str, Answer]) -> Episode:
+    """One episode with `answers` in the model's seats, by agent."""
     loop = importlib.import_module("agentrl.rollout.loop")
     limits = importlib.import_module("agentrl.rollout.limits").Limits(
         max_new_tokens=CONTEXT,
@@ -65,10 +69,12 @@ async def play(config: Config, world: World, env: Env, task: Task, answer: Answe
         turn_timeout=config.rollout.turn_timeout,
     )
     renderer = PlainRenderer()
+    shows = {name: Show(answer, renderer, name if len(answers) > 1 else "") for name, answer in answers.items()}
+    main = main_agent(agents_of(env)) if plays(type(env)) else ""
     async with sandboxes(world, config.sandbox) as pool:
         episode: Episode = await loop.play(
             env,
-            Person(Show(answer, renderer), renderer),
+            Person(shows[main], renderer, shows),
             renderer,
             task,
             seed=config.seed,
@@ -81,13 +87,22 @@ async def play(config: Config, world: World, env: Env, task: Task, answer: Answe
 
 
 class Show:
-    """Prints what is new in the conversation, and what a policy answers to it."""
+    """Prints what is new in one agent's conversation, and what a policy answers to it."""
 
-    def __init__(self, answer: Answer, renderer: PlainRenderer) -> None:
-        self._answer, self._renderer = answer, renderer
+    at_once = threading.Lock()
+    """Of agents that are asked at the same time, one after the other is shown."""
+
+    def __init__(self, answer: Answer, renderer: PlainRenderer, agent: str = "") -> None:
+        self._answer, self._renderer, self._agent = answer, renderer, agent
         self._shown = 0
 
     def __call__(self, conversation: Sequence[Message]) -> str:
+        with self.at_once:
+            return self._turn(conversation)
+
+    def _turn(self, conversation: Sequence[Message]) -> str:
+        if self._agent:
+            print(f"-- to {self._agent}", flush=True)
         if not self._shown:
             print("".join(map(show_tool, self._renderer.tools)), end="")
         examples = () if self._shown else demonstrated(conversation)
@@ -97,8 +112,23 @@ class Show:
         if self._answer is ask:
             return ask(conversation)
         text = str(self._answer(conversation))
-        print(f"[policy]\n{text}\n", flush=True)
+        print(f"[{self._agent or 'policy'}]\n{text}\n", flush=True)
         return text
+
+
+def seats(env: Env, chosen: Sequence[str]) -> dict[str, str]:
+    """Agent -> the policy that sits in its seat: those named for it, else the one for all, else a person. Raises UsageError."""
+    names = [name for name, spec in agents_of(env).items() if spec.says is None] if plays(type(env)) else [""]
+    general, own = "human", {}
+    for text in chosen:
+        agent, equals, policy = text.partition("=")
+        if not equals or names == [""]:
+            general = text
+        elif agent not in names:
+            raise UsageError(f"--policy {text}: there is no agent {agent!r}; {nearest(agent, names)}")
+        else:
+            own[agent] = policy
+    return {name: own.get(name, general) for name in names}
 
 
 def policy(name: str, config: EnvConfig, task: Task, seed: int) -> Answer:
@@ -142,10 +172,11 @@ def verdict(episode: Episode) -> str:
     last = episode.messages[-1] if episode.messages else None
     tail = f"[{last.role}]\n{last.text}\n\n" if last is not None and last.role != "assistant" else ""
     parts = ", ".join(f"{name} {value:g}" for name, value in {**episode.rewards, **episode.metrics}.items())
+    others = "".join(f"; {side.name}: reward {side.reward:g}" for side in episode.others if side.trained)
     error = f": {episode.reason}" if episode.error else ""
     trace = "".join(f"  {frame}\n" for frame in episode.trace)
     return f"{tail}{trace}{episode.outcome.value}{error} after {len(episode.turns)} turns; reward {episode.reward:g}" + (
-        f" ({parts})" if parts else ""
+        (f" ({parts})" if parts else "") + others
     )
 
 

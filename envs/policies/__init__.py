@@ -18,11 +18,13 @@ from . import (
     countdown,
     frozen_lake,
     guess_number,
+    kuhn_poker,
     math_calc,
     minesweeper,
     search_qa,
     sokoban,
     sudoku,
+    tictactoe,
     wordle,
 )
 from .maker import Maker, Policy
@@ -32,11 +34,13 @@ POLICIES: Mapping[str, Mapping[str, Maker]] = {
     "countdown": countdown.POLICIES,
     "frozen_lake": frozen_lake.POLICIES,
     "guess_number": guess_number.POLICIES,
+    "kuhn_poker": kuhn_poker.POLICIES,
     "math_calc": math_calc.POLICIES,
     "minesweeper": minesweeper.POLICIES,
     "search_qa": search_qa.POLICIES,
     "sokoban": sokoban.POLICIES,
     "sudoku": sudoku.POLICIES,
+    "tictactoe": tictactoe.POLICIES,
     "wordle": wordle.POLICIES,
 }
 

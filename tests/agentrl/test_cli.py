@@ -80,7 +80,7 @@ def test_the_version_and_the_help_come_without_a_command() -> None:
         (["train", "--dry-rum"], "agentrl train has no option '--dry-rum'; did you mean '--dry-run'?"),
         (["train", "resume=nothing"], "there is no run 'nothing'"),
         (["train", "--config", "no.yaml"], "there is no config file no.yaml"),
-        (["train", "env=guess_number", "env.args.max_trns=3", "--dry-run"], "did you mean 'max_turns'?"),
+        (["train", "env=guess_number", "env.args.max_trns=3", "--dry-run"], "did you mean 'max_turns' or 'max_tokens'?"),
         (["train", "env=guess_number", "env.args.low=x", "--dry-run"], "env.args.low='x' must be like its default, 1"),
         (["train", "env=guess_number", "env.tasks.level=3", "--dry-run"], "GuessNumber.tasks has no argument 'level'"),
         (["eval", "model=smolm2"], "there is no model 'smolm2'; did you mean 'smollm2-135m'?"),
