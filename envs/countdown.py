@@ -5,19 +5,19 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from agentrl.env import Env, Step, done
 from agentrl.messages import Action, ParseError
 from agentrl.reward import reward
 from agentrl.task import TaskSource
 
+from .answer_part import answer_part
 from .arithmetic import LONGEST, Malformed, parsed, plain, shown, value_of
 from .countdown_tasks import FAMILY
 from .drawn import drawn
 
-_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 _EXPRESSION = re.compile(rf"[-\d(][\d\s+*/().-]{{0,{LONGEST}}}[\d)]")
-_FORBIDDEN = (ast.Pow, ast.Mod, ast.FloorDiv)
 
 
 class Countdown(Env):
@@ -67,15 +67,14 @@ def expression(text: str) -> ast.expr:
     >>> ast.unparse(expression("I take 3 × (4 + 2) = 18."))
     '3 * (4 + 2)'
     """
-    tagged = _TAG.findall(text)
-    for candidate in _candidates(tagged[-1] if tagged else text):
+    for candidate in _candidates(answer_part(text)):
         try:
             tree = parsed(candidate)
         except Malformed:
             continue
         if isinstance(tree, ast.BinOp):
             return tree
-    raise ParseError("Say one expression, as in (3 + 4) * 2.")
+    raise ParseError("Say one expression with + - * / and brackets, as in (3 + 4) * 2.")
 
 
 def _candidates(text: str) -> Iterator[str]:
@@ -86,14 +85,11 @@ def _candidates(text: str) -> Iterator[str]:
 
 def unlawful(tree: ast.expr, numbers: list[int]) -> str:
     """What is against the rules, as an observation; empty when nothing is."""
-    nodes = list(ast.walk(tree))
-    if any(isinstance(node, _FORBIDDEN) for node in nodes):
-        return "Use + - * / and brackets alone."
-    used: list[int | float] = [n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, (int, float))]
+    used: list[Any] = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)]
     given = ", ".join(map(str, numbers))
     for value in used:
         if value not in numbers:
             return f"{value} is not among the numbers {given}."
-        if used.count(value) > numbers.count(value):  # type: ignore[arg-type]
+        if used.count(value) > numbers.count(value):
             return f"You used {value} more often than it is among the numbers {given}."
     return ""

@@ -8,13 +8,12 @@ from agentrl.answers import numbers
 from agentrl.env import Env, Step, done
 from agentrl.messages import Action, ParseError
 from agentrl.task import TaskSource
-from agentrl.tool import ToolError, tool
 
-from .arithmetic import Malformed, evaluate, shown
+from .answer_part import answer_part
 from .drawn import drawn
 from .math_calc_tasks import FAMILY
 
-_MARK = re.compile(r"<answer>|\\boxed\{|####|(?<!/)\banswer\b", re.IGNORECASE)
+_MARK = re.compile(r"\\boxed\{|####|\banswer\b", re.IGNORECASE)
 
 
 class MathCalc(Env):
@@ -26,23 +25,12 @@ class MathCalc(Env):
 
     max_turns = 6
     system_prompt = "Work the problem out with the calculator. Then say the answer: a number."
+    tools = ("calculator",)
 
     @classmethod
     def tasks(cls, levels: int | list[int] = 1, *, seed: int = 0) -> TaskSource:
         """Endless problems; numbers that are held out are never trained on, whatever the wording."""
         return drawn(FAMILY, levels, seed)
-
-    @tool(parallel=True)
-    def calculator(self, expression: str) -> str:
-        """Works out an arithmetic expression exactly.
-
-        Args:
-            expression: Numbers, + - * / // % ** and brackets, as in (12 + 30) * 4.
-        """
-        try:
-            return shown(evaluate(expression))
-        except Malformed as error:
-            raise ToolError(f"{error}; write it as in (12 + 30) * 4") from error
 
     def step(self, action: Action) -> Step:
         right = abs(action.parse(final_number) - float(self.task.secret["answer"])) < 1e-6
@@ -57,6 +45,7 @@ def final_number(text: str) -> float:
     >>> final_number("12 * 3 = 36, so the answer is $36 for 3 days."), final_number("It takes 4 steps: 5")
     (36.0, 5.0)
     """
+    text = answer_part(text)
     marks = list(_MARK.finditer(text))
     marked = numbers(text[marks[-1].end() :]) if marks else []
     found = marked[:1] or numbers(text)[-1:]

@@ -9,6 +9,7 @@ from agentrl.messages import Action, ParseError
 from agentrl.reward import reward
 from agentrl.task import Task, TaskSource
 
+from .answer_part import answer_part
 from .drawn import drawn
 from .minesweeper_tasks import FAMILY, laid, neighbors
 from .moves import Cell, spaced
@@ -102,7 +103,7 @@ def read_cells(text: str) -> list[Cell]:
     [(2, 3), (4, 1), (3, 2)]
     """
     found: list[int] = []
-    for line in reversed(text.splitlines()):
+    for line in reversed(answer_part(text).splitlines()):
         numbers = [int(digits) for digits in re.findall(r"\d{1,4}", line)]
         alone = not re.search(r"[^\W\d_]", _WORDS.sub("", line))
         if found and not (numbers and alone):

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 
 from agentrl.messages import ParseError
 
+from .answer_part import answer_part
+
 Cell = tuple[int, int]
 
 STEPS: dict[str, Cell] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 OPPOSITE = {"up": "down", "down": "up", "left": "right", "right": "left"}
 
 _SHORT = {"u": "up", "d": "down", "l": "left", "r": "right", "↑": "up", "↓": "down", "←": "left", "→": "right"}
-_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 _WORD = re.compile(r"\b(up|down|left|right)\b|([↑↓←→])", re.IGNORECASE | re.ASCII)
 _LETTERS = re.compile(r"[\W\d_]*(?:[udlr↑↓←→][\W\d_]*)+", re.IGNORECASE)
 
@@ -35,9 +36,8 @@ def read_moves(text: str) -> list[str]:
     >>> read_moves("I cannot go left here.\\nup, Right"), read_moves("1. up\\n2. left"), read_moves("u u l")
     (['up', 'right'], ['up', 'left'], ['up', 'up', 'left'])
     """
-    tagged = _TAG.findall(text)
     found: list[str] = []
-    for line in reversed((tagged[-1] if tagged else text).splitlines()):
+    for line in reversed(answer_part(text).splitlines()):
         moves = _moves(line)
         alone = _is_alone(line)
         if found and not (moves and alone):

@@ -7,13 +7,12 @@ import re
 from agentrl.env import Env, Step, done
 from agentrl.messages import Action, ParseError
 from agentrl.task import Task, TaskSource
-from agentrl.tool import tool
 
+from .answer_part import answer_part
 from .drawn import drawn
 from .search_qa_tasks import FAMILY
 from .search_qa_world import world
 
-_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 _MARK = re.compile(r"\banswer\b(?:\s+is)?\s*:?([^\n]*)", re.IGNORECASE)
 
 
@@ -26,8 +25,8 @@ class SearchQA(Env):
 
     max_turns = 8
     system_prompt = "Search the passages until you know the answer. Then say it: a name or a year, nothing else."
-    passages: int = 3
-    """That a search gives."""
+    tools = ("search",)
+    """The bundled one, over `corpus`; `rl.use("search", top=5)` in a class of your own shows more passages."""
 
     @classmethod
     def tasks(cls, levels: int | list[int] = 1, *, seed: int = 0) -> TaskSource:
@@ -36,17 +35,8 @@ class SearchQA(Env):
 
     def reset(self, task: Task) -> str:
         self._world = world(task.public["world"])
+        self.corpus = self._world.passages
         return task.prompt
-
-    @tool(parallel=True)
-    def search(self, query: str) -> str:
-        """Finds the passages that fit a query best.
-
-        Args:
-            query: A few words, a name for one.
-        """
-        found = self._world.index.search(query, self.passages)
-        return "\n".join(self._world.passages[place] for place in found) or "No passage has any of these words."
 
     def step(self, action: Action) -> Step:
         said = action.parse(read_answer)
@@ -61,10 +51,10 @@ def read_answer(text: str) -> str:
     >>> read_answer("I have found it.\\nThe answer is: Kleba."), read_answer("<answer>1912</answer>")
     ('Kleba.', '1912')
     """
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in answer_part(text).splitlines() if line.strip()]
     if not lines:
         raise ParseError("Call search, or say the answer.")
-    marked = [*_MARK.findall(text), *_TAG.findall(text)]
+    marked = _MARK.findall("\n".join(lines))
     return (marked[-1].strip() if marked else "") or lines[-1]
 
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-
-from .bm25 import Index
+from functools import lru_cache
 
 COUNTS = {"country": 5, "city": 16, "river": 8, "lake": 4, "person": 36, "company": 18, "book": 20, "museum": 10}
 FIRST_NAMES = (
@@ -98,12 +96,8 @@ class World:
     """name -> kind."""
     facts: Mapping[tuple[str, str], str]
     """(name, relation) -> value."""
-    passages: Sequence[str]
-    """One about each thing, headed by its name."""
-
-    @cached_property
-    def index(self) -> Index:
-        return Index(texts=self.passages)
+    passages: list[dict[str, str]]
+    """One about each thing, with its name as the title."""
 
     def alike(self, value: str) -> frozenset[str]:
         """All that it could be taken for: things of its kind, or years, or languages."""
@@ -143,11 +137,11 @@ def _facts(of_kind: Mapping[str, Sequence[str]], rng: random.Random) -> dict[tup
     return facts
 
 
-def _passage(name: str, facts: Mapping[tuple[str, str], str], rng: random.Random) -> str:
+def _passage(name: str, facts: Mapping[tuple[str, str], str], rng: random.Random) -> dict[str, str]:
     own = [(relation, value) for (thing, relation), value in facts.items() if thing == name]
     rng.shuffle(own)
     texts = [rng.choice(RELATIONS[relation].says).format(s=name, o=value) for relation, value in own]
-    return f"{name}: {' '.join(text[:1].upper() + text[1:] for text in texts or [NOTHING])}"
+    return {"title": name, "text": " ".join(text[:1].upper() + text[1:] for text in texts or [NOTHING])}
 
 
 def _name(kind: str, root: str, rng: random.Random) -> str:

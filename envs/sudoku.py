@@ -10,9 +10,12 @@ from agentrl.messages import Action, ParseError
 from agentrl.reward import reward
 from agentrl.task import TaskSource
 
+from .answer_part import answer_part
 from .drawn import drawn
 from .sudoku_tasks import FAMILY, board
 
+_BETWEEN = re.compile(r"[\s|,;\[\]()*`]|^\s*row\s*\d+\s*:", re.IGNORECASE)
+"""What may stand around the digits of a row."""
 SHOWN = 4
 """Broken rules that are named at one time."""
 
@@ -57,7 +60,7 @@ def read_grid(text: str, size: int) -> str:
     >>> read_grid("So:\\n| 1 2 | 3 4 |\\n|-----|-----|\\n3412\\n2, 1, 4, .\\n[4 3 2 1]", 4)
     '1234341221404321'
     """
-    lines = [re.sub(r"[\s|,;\[\]()*`]|^\s*row\s*\d+\s*:", "", line, flags=re.IGNORECASE) for line in text.splitlines()]
+    lines = [_BETWEEN.sub("", line) for line in answer_part(text).splitlines()]
     row = re.compile(rf"[1-{size}0._]{{{size}}}")
     rows = [line for line in lines if row.fullmatch(line)][-size:]
     whole = "".join(rows) if len(rows) == size else "".join(line for line in lines if line)

@@ -9,11 +9,12 @@ from agentrl.messages import Action, ParseError
 from agentrl.reward import reward
 from agentrl.task import TaskSource
 
+from .answer_part import answer_part
 from .drawn import drawn
 from .wordle_tasks import FAMILY
 
 _FORMS = (
-    r"<(?:guess|answer)>\W*([a-z]{5})\W*</",
+    r"<guess>\W*([a-z]{5})\W*</",
     r"\b([a-z](?:[ -][a-z]){4})\b",
     r"[\[*_`\"'“‘]([a-z]{5})[\]*_`\"'”’]",
     r"\bguess(?: is|ing)?\W{1,3}([a-z]{5})\b",
@@ -80,7 +81,8 @@ def read_guess(text: str) -> str:
     >>> read_guess("The first letter may be right. My guess is **crane**, since it is a word."), read_guess("S L A T E")
     ('crane', 'slate')
     """
+    part = answer_part(text)
     for form in _FORMS:
-        if found := re.findall(form, text, re.IGNORECASE | re.ASCII):
+        if found := re.findall(form, part, re.IGNORECASE | re.ASCII):
             return re.sub("[ -]", "", found[-1]).lower()
     raise ParseError("Say one word of five letters.")

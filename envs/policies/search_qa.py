@@ -23,7 +23,7 @@ def any_name(task: Task, rng: random.Random) -> Policy:
     def play(messages: Sequence[Message]) -> str:
         if turns(messages) == 0:
             return call("search", query=task.prompt)
-        _, _, passage = messages[-1].text.splitlines()[0].partition(":")
+        passage = messages[-1].text.splitlines()[1]  # below its title
         return rng.choice(re.findall(r"\d{4}|[A-Z]\w+(?: [A-Z]\w+)?", passage))
 
     return play

@@ -74,7 +74,9 @@ def test_reading(text, read):
     assert ast.unparse(expression(text)) == read
 
 
-@pytest.mark.parametrize("text", ["", "22", "I cannot.", "(22)", "-22", "a + b", "= 22", "(3 * 4) + (10"])
+@pytest.mark.parametrize(
+    "text", ["", "22", "I cannot.", "(22)", "-22", "a + b", "= 22", "(3 * 4) + (10", "3 ** 4", "10 % 4", "10 // 4"]
+)
 def test_no_expression(text):
     with pytest.raises(ParseError, match="Say one expression"):
         expression(text)
@@ -89,9 +91,6 @@ def test_no_expression(text):
         ("10 + 10 + 10", "You used 10 more often"),
         ("3 * 4 + 9", "9 is not among the numbers 3, 4, 10, 10"),
         ("3.5 + 4", "3.5 is not among"),
-        ("3 ** 4", "Use + - * / and brackets alone"),
-        ("10 % 4", "Use + - * / and brackets alone"),
-        ("10 // 4", "Use + - * / and brackets alone"),
         ("10 - -4", ""),
     ],
 )

@@ -12,6 +12,8 @@ from agentrl.messages import Action, ParseError, ToolCall
 from agentrl.task import Task
 from agentrl.toolbox import toolbox
 
+from .bundled import new
+
 BY_NAME = {template.name: template for template in TEMPLATES}
 
 BY_HAND = {
@@ -108,20 +110,14 @@ def test_the_first_answer_ends_it(said, reward):
     assert (step.terminated, step.reward) == (True, reward)
 
 
-def calculated(expression):
-    call = ToolCall(id="c", name="calculator", arguments={"expression": expression})
-    env = MathCalc()
-    ((message, result),) = asyncio.run(toolbox(env).run([call], {"env": env, "sandbox": None}))
-    return message.text, result.is_error
-
-
-def test_the_calculator():
-    assert calculated("(12 + 30) * 4") == ("168", False)
-    assert calculated("10 / 4") == ("2.5", False)
-    text, is_error = calculated("12 apples")
-    assert is_error
-    assert "'12 apples' is no expression" in text
-    assert "as in (12 + 30) * 4" in text
+def test_every_problem_can_be_worked_out_with_the_calculator():
+    for level in (1, 2, 3):
+        for task in MathCalc.tasks(level).held_out(40):
+            call = ToolCall(id="c", name="calculator", arguments={"expression": task.secret["expression"]})
+            env = new("math_calc", task)
+            ((message, result),) = asyncio.run(toolbox(env).run([call], {"env": env, "sandbox": None}))
+            assert not result.is_error
+            assert float(message.text) == pytest.approx(float(task.secret["answer"]))
 
 
 def test_numbers_that_are_held_out_are_not_trained_on_in_other_words():

@@ -152,6 +152,7 @@ def test_cells_that_cannot_be_opened_are_told():
         ("Row 1 shows 2, so I take\nopen 2 3", [(2, 3)]),
         ("2 3\nThe mine must be at 1 1, I open 4 1", [(1, 1), (4, 1)]),
         ("2 3\nThat is safe.", [(2, 3)]),
+        ("<answer>2 3</answer> since 1 1 is a mine", [(2, 3)]),
     ],
 )
 def test_reading(text, cells):

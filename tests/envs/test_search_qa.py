@@ -17,7 +17,7 @@ PLACE = world(11)
 
 
 def test_a_world_has_a_passage_for_each_thing():
-    titles = [passage.partition(":")[0] for passage in PLACE.passages]
+    titles = [passage["title"] for passage in PLACE.passages]
     assert titles == list(PLACE.kinds)
     assert len(set(titles)) == sum(COUNTS.values())
     assert {kind: list(PLACE.kinds.values()).count(kind) for kind in COUNTS} == COUNTS
@@ -50,7 +50,7 @@ def test_facts_fit_together():
 
 
 def test_each_fact_stands_in_the_passage_of_its_thing_in_words():
-    bodies = dict(passage.split(": ", 1) for passage in PLACE.passages)
+    bodies = {passage["title"]: passage["text"] for passage in PLACE.passages}
     for (thing, relation), value in PLACE.facts.items():
         told = [text.format(s=thing, o=value) for text in RELATIONS[relation].says]
         assert any(text[0].upper() + text[1:] in bodies[thing] for text in told)
@@ -76,8 +76,8 @@ def test_the_next_thing_is_found_by_searching_for_the_last(level):
         assert path[-1] not in task.prompt
         thing = path[0]
         for relation in relations:
-            passage = searched(env, thing).splitlines()[0]
-            assert passage.startswith(f"{thing}:")
+            title, passage = searched(env, thing).splitlines()[:2]
+            assert title == f"[1] {thing}"
             thing = next(found for found in _told(passage, thing, relation) if found)
         assert thing == path[-1]
         assert as_step(env.step(Action(text=thing))).reward == 1.0
@@ -93,12 +93,14 @@ def _told(passage, thing, relation):
         yield found and found[1]
 
 
-def test_a_search_gives_as_many_passages_as_it_says():
-    task = SearchQA.tasks(1).get(0)
-    env = new("search_qa", task, passages=2)
-    env.reset(task)
-    assert len(searched(env, "the city").splitlines()) == 2
-    assert searched(env, "xyzzy") == "No passage has any of these words."
+def test_each_episode_searches_in_its_own_world():
+    one, other = SearchQA.tasks(1).held_out(2)
+    envs = [new("search_qa", task) for task in (one, other)]
+    for env, task in zip(envs, (one, other), strict=True):
+        env.reset(task)
+    for env, task in zip(envs, (one, other), strict=True):
+        assert searched(env, task.secret["path"][0]).startswith(f"[1] {task.secret['path'][0]}\n")
+    assert searched(envs[0], "xyzzy").startswith("nothing found")
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,7 @@ TASK = Task(id="t", prompt="?", public={"clues": CLUES}, secret={"solution": SOL
         "[[1, 2, 3, 4],\n [3, 4, 1, 2],\n [2, 1, 4, 3],\n [4, 3, 2, 1]]",
         "The puzzle was\n12..\n3412\n2143\n4321\nand I say\n1234\n3412\n2143\n4321\nDone.",
         "```\n1 2 3 4\n3 4 1 2\n\n2 1 4 3\n4 3 2 1\n```",
+        "4321\n2143\n3412\n1234\n<answer>1 2 3 4\n3 4 1 2\n2 1 4 3\n4 3 2 1</answer>",
         "Row 1: 1 2 3 4\nRow 2: 3 4 1 2\nRow 3: 2 1 4 3\nRow 4: 4 3 2 1",
     ],
 )

@@ -67,6 +67,7 @@ def test_the_list():
         ("I try [crane] these days", "crane"),
         ('"crane" could work', "crane"),
         ("<guess>crane</guess> slate", "crane"),
+        ("<answer>crane</answer> slate", "crane"),
         ("The word CRANE has every vowel that could match", "crane"),
         ("slate or maybe crane", "crane"),
         ("xqzjk", "xqzjk"),
