@@ -12,11 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agentrl.errors import MissingExtra, UsageError
-from agentrl.tool import ToolResult, ToolSpec, call_within
+from agentrl.tool import ToolResult, ToolSpec, call_within, problem
 from agentrl.tool_schema import invalid_arguments, unknown_argument, untitled
-
-NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""What endpoints and chat templates take as a tool's name."""
 
 _OPEN = ("additionalProperties", "unevaluatedProperties", "patternProperties", "anyOf", "oneOf", "allOf", "$ref", "if")
 """Where one of these stands at the top of a schema, it says itself which arguments there may be."""
@@ -48,8 +45,8 @@ class Checked:
     that no model could call."""
 
     def __init__(self, spec: ToolSpec) -> None:
-        if not NAME.fullmatch(spec.name):
-            raise UsageError(f"tool {spec.name!r}: a name may hold letters, digits, _ and -, 64 at most")
+        if wrong := problem(spec):
+            raise UsageError(f"tool {spec.name!r}: {wrong}")
         self.spec = replace(spec, parameters=strict(spec.name, spec.parameters))
         self._validator = _jsonschema().Draft202012Validator(self.spec.parameters)
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -59,6 +61,27 @@ class ToolSpec:
         """The form that chat templates and OpenAI-compatible endpoints take."""
         function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
         return {"type": "function", "function": function}
+
+
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""What endpoints and chat templates take as a tool's name."""
+
+
+def problem(spec: ToolSpec) -> str:
+    """The first thing in a spec that cannot be held to; empty when all is well.
+
+    >>> problem(ToolSpec(name="add", description="Adds.", parameters={}, timeout=0))
+    'timeout=0 must be seconds above 0'
+    """
+    if not NAME.fullmatch(spec.name):
+        return "a name may hold letters, digits, _ and -, 64 at most"
+    if not isinstance(spec.timeout, (int, float)) or not 0 < spec.timeout < math.inf:
+        return f"timeout={spec.timeout!r} must be seconds above 0"
+    for name, least in (("max_output", 1), ("retries", 0)):
+        value = getattr(spec, name)
+        if not isinstance(value, int) or value < least:
+            return f"{name}={value!r} must be a whole number of at least {least}"
+    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,6 +304,8 @@ class ToolBox:
         self._tools: dict[str, Tool] = {}
         self._sessions = tuple(sessions)
         for item in tools:
+            if wrong := problem(item.spec):
+                raise UsageError(f"tool {item.spec.name!r}: {wrong}")
             if item.spec.name in self._tools:
                 raise UsageError(f"two tools are called {item.spec.name!r}")
             self._tools[item.spec.name] = item

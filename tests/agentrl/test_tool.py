@@ -406,6 +406,32 @@ def test_cancelling_reaches_the_tools():
     assert stopped == [1, 1]
 
 
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        ({"name": "two words"}, "tool 'two words': a name may hold letters, digits, _ and -, 64 at most"),
+        ({"timeout": 0}, "tool 'f': timeout=0 must be seconds above 0"),
+        ({"timeout": float("inf")}, "tool 'f': timeout=inf must be seconds above 0"),
+        ({"timeout": None}, "tool 'f': timeout=None must be seconds above 0"),
+        ({"max_output": 0}, "tool 'f': max_output=0 must be a whole number of at least 1"),
+        ({"retries": -1}, "tool 'f': retries=-1 must be a whole number of at least 0"),
+    ],
+)
+def test_limits_that_cannot_be_held_to_are_refused(limits, told):
+    @tool(**limits)
+    def f() -> str:
+        """F."""
+        return ""
+
+    with pytest.raises(UsageError, match=told):
+        box_of(f)
+
+
+def test_a_function_without_a_name_is_refused():
+    with pytest.raises(UsageError, match="tool '<lambda>': a name may hold letters"):
+        box_of(lambda: 1)
+
+
 def test_two_tools_of_one_name_are_refused():
     with pytest.raises(ValueError, match="two tools are called 'search'"):
         box_of(search, search)
