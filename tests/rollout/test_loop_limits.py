@@ -9,11 +9,13 @@ import pytest
 
 import agentrl as rl
 from agentrl.episode import Outcome
+from agentrl.rollout.seat import CLOSE_TIMEOUT
 from agentrl.tool import tool
 from tests.support.chat import ASSISTANT, END, USER, encode
 from tests.support.clock import Clock
 from tests.support.engine import FakeEngine, says
 from tests.support.playing import CALL, Adder, Chatty, Closing, played, run
+from tests.support.pool import FakePool
 from tests.support.rollouts import limited
 from tests.support.wait import until
 
@@ -174,6 +176,26 @@ def test_a_grader_that_hangs_is_an_error_and_no_low_reward(monkeypatch: pytest.M
     episode = run(Graded(), "a")
     assert (episode.outcome, episode.error) == (Outcome.ENV_ERROR, "RewardError: grading took longer than 20 s")
     assert episode.rewards == {}
+
+
+def test_an_environment_that_does_not_close_is_an_error_and_keeps_no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, pool = Clock(monkeypatch), FakePool()
+
+    class Stuck(rl.Env):
+        sandbox = rl.SandboxSpec()
+
+        async def step(self, action: rl.Action) -> rl.Step:
+            await self.sandbox.python("1")
+            return rl.done(reward=1.0)
+
+        async def close(self) -> None:
+            clock.let_pass(CLOSE_TIMEOUT + 1.0)
+            await asyncio.sleep(60)
+
+    episode = run(Stuck(), "a", pool=pool)
+    assert (episode.outcome, episode.rewards) == (Outcome.ENV_ERROR, {})
+    assert "closing took longer than 30 s" in episode.error
+    assert (pool.acquired, pool.open) == (1, 0)
 
 
 def test_a_sync_environment_that_hangs_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
