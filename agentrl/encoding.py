@@ -97,12 +97,13 @@ class Encoder:
         return found
 
     def common_start(self, one: str, other: str) -> int:
-        """How many characters two texts have in common at their start, no added token of `other` cut in two."""
+        """How many characters two texts have in common at their start, no added token of either cut in two."""
         cut = common_length(one, other)
-        for token in self.added:
-            start = other.find(token, max(0, cut - len(token) + 1), cut + len(token) - 1)
-            if 0 <= start < cut < start + len(token):
-                cut = start
+        for text in (one, other):
+            for token in self.added:
+                start = text.find(token, max(0, cut - len(token) + 1), cut + len(token) - 1)
+                if 0 <= start < cut < start + len(token):
+                    cut = start
         return cut
 
     def _token_at(self, text: str, start: int) -> str:

@@ -26,8 +26,8 @@ History = Literal["keep", "fork"]
 
 DOCUMENT_ENDS = ("<|endoftext|>", "<|end_of_text|>")
 """End a turn when sampled, but not in the way the template ends one: the template's close follows them."""
-MESSAGE_ENDS = ("<|eom_id|>",)
-"""End a turn as well as the template's own close does (Llama 3 after a call of a built-in tool)."""
+MESSAGE_ENDS = ("<|eom_id|>", "<start_function_response>", "<|tool_response>")
+"""End a turn as well as the template's own close does: after a built-in tool's call (Llama 3), any (FunctionGemma, Gemma 4)."""
 _MEDIA = re.compile(r"image|img|video|audio|vision|media", re.IGNORECASE)
 _THINKING = re.compile(r"think", re.IGNORECASE)
 

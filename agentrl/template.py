@@ -103,7 +103,7 @@ class ChatTemplate:
         separator = self._encoder.separator([plain, specs])
         plain, specs = self._encoder.guard(plain, separator), self._encoder.guard(specs, separator)
         adapted = self._adapt(plain, specs)
-        return Rendered(text=self.apply(adapted, [] if self._by_hand else specs, prompt), separator=separator)
+        return Rendered(text=self.apply(adapted, specs if self.shape.tools else [], prompt), separator=separator)
 
     def apply(self, messages: Dicts, tools: Dicts, prompt: bool) -> str:
         """The template itself. Raises TemplateRefusal whatever it raises: it is a program of others."""

@@ -66,6 +66,7 @@ class _Case:
 class _Finding:
     text: str
     rewrite: bool = False
+    unread: bool = False
 
 
 def check(renderer: _Renderer, template: ChatTemplate, encoder: Encoder, *, tools: bool = True) -> TemplateReport:
@@ -85,11 +86,14 @@ def check(renderer: _Renderer, template: ChatTemplate, encoder: Encoder, *, tool
         ok=all(finding.rewrite for finding in found),
         rewrites_history=any(finding.rewrite for finding in found),
         problems=tuple(dict.fromkeys(finding.text for finding in found)),
-        notes=(*template.notes, *([_MERGES] if merges else [])),
+        notes=(*template.notes, *([_MERGES] if merges else []), *([_FORMATS] if any(f.unread for f in found) else [])),
     )
 
 
 _MERGES = "the same text has other tokens when rendered whole (merges across a turn's border): those sampled are kept"
+
+
+_FORMATS = "calls that are not read back: model.tool_format names another format, hermes for one, and the model is told of it"
 
 
 def _can_say(template: ChatTemplate, case: _Case) -> bool:
@@ -137,7 +141,7 @@ def _read_back(case: _Case, sampled: tuple[int, ...], renderer: _Renderer) -> It
     read = [(call.name, dict(call.arguments)) for call in action.tool_calls]
     if wrote != read:
         error = f": {action.parse_error}" if action.parse_error else ""
-        yield _Finding(text=f"{case.name}: the calls {wrote} are read back as {read}{error}")
+        yield _Finding(text=f"{case.name}: the calls {wrote} are read back as {read}{error}", unread=True)
     elif case.said.text.strip() not in action.text:
         text = f"{case.name}: the template rewrites {case.said.text!r} to {action.text!r}; {_policy(renderer)}"
         yield _Finding(text=text, rewrite=True)

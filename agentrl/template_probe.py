@@ -69,7 +69,9 @@ def probe(apply: Apply) -> Shape:
     return Shape(
         system=system,
         tools="probedescription" in attempt(apply, [USER], [_TOOL]),
-        tool_role="proberesult0" in attempt(apply, [USER, said, results[0]]),
+        tool_role=shows_result_of_text(apply)
+        if calls == "none"
+        else "proberesult0" in attempt(apply, [USER, said, results[0]]),
         calls=calls,
         ids=ids,
         parallel=calls != "none" and "probevalue1" in attempt(apply, [USER, two, *results]),
@@ -109,8 +111,16 @@ def _probe_calls(apply: Apply) -> tuple[Literal["object", "string", "none"], Cal
             said = {"role": "assistant", "content": "", "tool_calls": [_call(0, form, ids)]}
             tails: tuple[Dicts, ...] = ([], [_result(0, ids, "probeother")])  # the result must not be what shows the name
             if any(_shows_call(attempt(apply, [USER, said, *tail])) for tail in tails):
-                return form, ids
+                return (form, ids) if _shows_each_alike(apply, said, _result(0, ids)) else ("none", "any")
     return "none", "any"
+
+
+def _shows_each_alike(apply: Apply, said: dict[str, Any], result: dict[str, Any]) -> bool:
+    """Are a call and its result shown in the same way, however many came before? (DeepSeek R1's template opens a row of calls,
+    and one of results, only once in a conversation: what follows a turn could not be appended.)"""
+    asked = attempt(apply, [USER, said, result] * 3).split(USER["content"])[1:]
+    inside = attempt(apply, [USER, *[said, result] * 3]).split("probevalue0")[1:]
+    return asked[:1] == asked[1:2] and inside[:1] == inside[1:2]
 
 
 def shown_call(apply: Apply, shape: Shape) -> str:
@@ -123,9 +133,13 @@ def shown_call(apply: Apply, shape: Shape) -> str:
 
 
 def shows_result_of_text(apply: Apply) -> bool:
-    """Is a tool's result shown after an assistant's message without calls, and does the conversation go on after it?"""
-    said = {"role": "assistant", "content": "probeanswer"}
-    return "proberesult0" in attempt(apply, [USER, said, _result(0, "any"), said, USER])
+    """Is a tool's result shown after an assistant's message without calls, and a second one in the same way?
+
+    (DeepSeek R1's template opens only the first of a conversation.)
+    """
+    said, result = {"role": "assistant", "content": "probeanswer"}, _result(0, "any")
+    shown = attempt(apply, [USER, said, result, said, result, said, USER]).split("probeanswer")
+    return len(shown) == 4 and "proberesult0" in shown[1] and shown[1] == shown[2]
 
 
 def _shows_call(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Tags with attributes, marked by DeepSeek's own token ｜DSML｜: DeepSeek V3.2.
+"""Tags with attributes, marked by DeepSeek's own token ｜DSML｜: DeepSeek V3.2; V4 calls the row tool_calls.
 
 <｜DSML｜function_calls>
 <｜DSML｜invoke name="get_weather">
@@ -17,7 +17,7 @@ from agentrl.parsers.json_text import Unreadable, decode, skip
 from agentrl.parsers.typed import bare, closing
 from agentrl.tool import ToolSpec
 
-ROW, ROW_END = "<｜DSML｜function_calls>", "</｜DSML｜function_calls>"
+ROWS, ROW_ENDS = ("<｜DSML｜function_calls>", "<｜DSML｜tool_calls>"), ("</｜DSML｜function_calls>", "</｜DSML｜tool_calls>")
 INVOKE, INVOKE_END = "<｜DSML｜invoke", "</｜DSML｜invoke>"
 PARAMETER, PARAMETER_END = "<｜DSML｜parameter", "</｜DSML｜parameter>"
 _NAMED = re.compile(r'<｜DSML｜invoke\s+name="([^"]+)"\s*>')
@@ -26,7 +26,7 @@ _ARGUMENT = re.compile(r'<｜DSML｜parameter\s+name="([^"]+)"\s+string="(true|f
 
 def find(text: str, place: int, tools: Sequence[ToolSpec]) -> Found | None:
     """One call; the first takes the tag that opens the row with it, the last the one that closes it."""
-    starts = [at for mark in (ROW, INVOKE) if (at := text.find(mark, place)) >= 0]
+    starts = [at for mark in (*ROWS, INVOKE) if (at := text.find(mark, place)) >= 0]
     if not starts:
         return None
     start = min(starts)
@@ -40,11 +40,12 @@ def _unread(text: str, start: int) -> int:
 
 def _after_row(text: str, place: int) -> int:
     after = skip(text, place)
-    return after + len(ROW_END) if text.startswith(ROW_END, after) else place
+    return next((after + len(mark) for mark in ROW_ENDS if text.startswith(mark, after)), place)
 
 
 def _read(text: str, start: int) -> tuple[list[Call], int]:
-    place = skip(text, start + len(ROW)) if text.startswith(ROW, start) else start
+    opened = next((mark for mark in ROWS if text.startswith(mark, start)), "")
+    place = skip(text, start + len(opened))
     named = _NAMED.match(text, place)
     if not named:
         raise Unreadable(
@@ -69,7 +70,7 @@ def _json(text: str) -> object:
 
 
 def write(calls: Sequence[Written]) -> str:
-    return "\n".join([ROW, *(_write(call) for call in calls), ROW_END]) if calls else ""
+    return "\n".join([ROWS[0], *(_write(call) for call in calls), ROW_ENDS[0]]) if calls else ""
 
 
 def _write(call: Written) -> str:
@@ -80,4 +81,4 @@ def _write(call: Written) -> str:
     return "\n".join([f'{INVOKE} name="{call["name"]}">', *lines, INVOKE_END])
 
 
-FAMILY = Family(models="DeepSeek V3.2", find=find, write=write, marks=(ROW, INVOKE, PARAMETER))
+FAMILY = Family(models="DeepSeek V3.2, V4", find=find, write=write, marks=(*ROWS, INVOKE, PARAMETER))

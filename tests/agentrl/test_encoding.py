@@ -68,6 +68,7 @@ def test_controls_in_order_the_longest_first():
 def test_common_start_cuts_no_token():
     encoder = Encoder(build("deepseek"))
     assert encoder.common_start("ab<think>x", "ab<｜tool▁sep｜>") == 2
+    assert encoder.common_start("ab<think>x", "ab<tool_call>") == 2  # <tool_call> is no token here, <think> is
     assert encoder.common_start("abc", "abd") == 2
     assert common_length("abc", "abc") == 3
 

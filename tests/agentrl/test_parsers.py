@@ -248,7 +248,8 @@ def test_results_inside_user_messages():
         ("", [], "hermes"),
         ("<tool_call>", ["<|im_start|>"], "hermes"),
         ("<tool_call>", ["<|python_tag|>"], "hermes"),  # Hermes 3, tuned from Llama
-        ("<tool_call><function=", [], "qwen3_coder"),
+        ("<tool_call><function=name><parameter=key>", [], "qwen3_coder"),
+        ("<tool_call>", ["<function="], "hermes"),
         ("<tool_call><arg_key>", [], "glm"),
         ("ipython", ["<|eot_id|>"], "llama3"),
         ("", ["<|python_tag|>"], "llama3"),
@@ -265,6 +266,7 @@ def test_results_inside_user_messages():
         ("", ["<start_of_turn>"], "gemma"),
         ("", ["<start_of_turn>", "<start_function_call>"], "function_gemma"),
         ("", ["<|tool_call>"], "gemma4"),
+        ("<|tool_call>call:", [], "gemma4"),
         ("Action Input:", [], "react"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from itertools import takewhile
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import AddedToken
 
 from agentrl import assembly
 from agentrl.config import Config, ModelConfig
@@ -189,3 +191,51 @@ def test_the_page_lists_every_format():
     assert {row[0].strip("`"): row[2] for row in rows if row[0].strip("`") in FORMATS} == {
         form: family.models for form, family in TABLE.items()
     }
+
+
+TURNS = """{%- set ns = namespace(opened=false) -%}{%- for m in messages -%}<|im_start|>{{ m.role }}
+{{ BODY }}<|im_end|>
+{% endfor -%}{%- if add_generation_prompt -%}<|im_start|>assistant
+{% endif -%}"""
+ONCE = "{% if not ns.opened %}FIRST {% endif %}{% set ns.opened = true %}"
+RESULTS_ONCE = "{% if m.role == 'tool' %}" + ONCE + "{% endif %}{{ m.content }}"
+CALLS_ONCE = (
+    "{{ m.content }}{% for c in m.tool_calls or [] %}" + ONCE + "<tool_call>"
+    "{{ {'name': c.function.name, 'arguments': c.function.arguments} | tojson }}</tool_call>{% endfor %}"
+)
+
+
+@pytest.mark.parametrize("body", [RESULTS_ONCE, CALLS_ONCE])
+def test_what_a_template_shows_only_once_is_said_in_text(body):
+    """As DeepSeek R1's: what follows a turn would depend on all before it, which could not be appended."""
+    tokenizer = copy.deepcopy(build("qwen2_5"))
+    tokenizer.chat_template = TURNS.replace("{{ BODY }}", body)
+    renderer = Renderer(tokenizer)
+    assert renderer.self_test().ok, renderer.self_test().problems
+    messages = [say("user", "Hi"), call(a=1), result("7"), call(a=2), result("8"), say("assistant", "So.")]
+    assert "FIRST" not in tokenizer.decode(renderer.render(messages, (ADD,)))
+
+
+def test_a_template_that_fails_on_tools_is_given_none():
+    tokenizer = copy.deepcopy(build("qwen2_5"))
+    tokenizer.chat_template = TURNS.replace("BODY", "m.content ~ (raise_exception('no tools') if tools else '')")
+    renderer = Renderer(tokenizer)
+    assert renderer.self_test().ok
+    assert "Adds." in tokenizer.decode(renderer.render([say("user", "Hi")], (ADD,)))
+
+
+def test_a_template_whose_calls_nobody_reads_is_refused_with_advice():
+    tokenizer = copy.deepcopy(build("qwen2_5"))
+    calls = "m.content }}{% for c in m.tool_calls or [] %}CALL {{ c.function | tojson }}{% endfor %}{{ ''"
+    tokenizer.chat_template = TURNS.replace("BODY", calls)
+    with pytest.raises(UsageError, match=r"are read back as \[\](?s:.*)model\.tool_format names another format") as caught:
+        assembly.renderer(Config(), tokenizer, tools=True)
+    assert "self-test" in str(caught.value)
+    assembly.renderer(Config(model=ModelConfig(tool_format="hermes")), tokenizer, tools=True)
+
+
+def test_a_result_that_a_model_would_write_itself_ends_its_turn():
+    tokenizer = copy.deepcopy(build("gemma"))
+    tokenizer.add_tokens([AddedToken("<start_function_response>", special=True)])
+    renderer = Renderer(tokenizer)
+    assert tokenizer.convert_tokens_to_ids("<start_function_response>") in renderer.stop_ids
