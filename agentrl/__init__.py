@@ -16,6 +16,7 @@ from agentrl.agent import Agent, AgentSpec
 from agentrl.env import Env, SeededTasks, Step, done
 from agentrl.episode import Episode, EpisodeGroup, Outcome
 from agentrl.errors import UsageError
+from agentrl.from_gym import from_gymnasium, from_pettingzoo
 from agentrl.mcp import mcp, openapi
 from agentrl.messages import Action, Image, Message, ParseError, Text, ToolCall
 from agentrl.reward import metric, reward
@@ -24,6 +25,7 @@ from agentrl.schema_tool import schema_tool
 from agentrl.task import Secret, Task, TaskSource
 from agentrl.tool import ToolError, ToolResult, tool
 from agentrl.tool_source import use
+from agentrl.vector import vector
 
 __version__ = "0.1.0"
 
@@ -53,6 +55,8 @@ __all__ = [
     "ToolResult",
     "UsageError",
     "done",
+    "from_gymnasium",
+    "from_pettingzoo",
     "mcp",
     "metric",
     "openapi",
@@ -60,4 +64,5 @@ __all__ = [
     "schema_tool",
     "tool",
     "use",
+    "vector",
 ]

@@ -17,6 +17,7 @@ from agentrl.config import Config
 from agentrl.engine import Engine, Sampling
 from agentrl.episode import Episode
 from agentrl.errors import UsageError
+from agentrl.person import CONTEXT
 from agentrl.renderer import Renderer
 from agentrl.rundir import RunDir
 from agentrl.sandbox import SandboxPool
@@ -199,6 +200,27 @@ async def check_first_prompts(setup: Any, tasks: Sequence[Task]) -> str:
     """A note about the first prompts. Raises UsageError, RolloutError when nothing can come of them."""
     note: str = await part("rollout.first_prompts:check_first_prompts")(setup, tasks)
     return note
+
+
+async def play_by_hand(
+    env: Any,
+    engine: Any,
+    renderer: Any,
+    task: Task,
+    *,
+    seed: int,
+    pool: SandboxPool | None,
+    seconds: float,
+    turn_timeout: float,
+) -> Episode:
+    """One episode with `agentrl.person`'s renderer and what stands in for the engine: no budget of tokens, `seconds` in all."""
+    limits = part("rollout.limits:Limits")(
+        max_new_tokens=CONTEXT, max_episode_tokens=CONTEXT, episode_timeout=seconds, turn_timeout=turn_timeout
+    )
+    episode: Episode = await part("rollout.loop:play")(
+        env, engine, renderer, task, seed=seed, sampling=Sampling(), limits=limits, pool=pool, id="play"
+    )
+    return episode
 
 
 async def play_held_out(

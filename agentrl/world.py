@@ -19,6 +19,7 @@ from agentrl.config import EnvConfig, SandboxConfig
 from agentrl.env import Env
 from agentrl.env_check import check_class, check_instance
 from agentrl.errors import UsageError, nearest
+from agentrl.from_gym import from_gymnasium, from_pettingzoo, is_gymnasium
 from agentrl.sandbox import SandboxPool, SandboxSpec
 from agentrl.task import TaskSource
 from agentrl.task_source import tasks_of
@@ -89,11 +90,18 @@ def check_shown(cls: type[Env], tasks: TaskSource) -> None:
 
 
 def find(id: str) -> type[Env]:
-    """The class behind env=`id`. Raises UsageError."""
+    """The class behind env=`id`; for gymnasium:ID, pettingzoo:NAME, a gymnasium class one that plays it. Raises UsageError."""
+    for prefix, bridge in (("gymnasium:", from_gymnasium), ("pettingzoo:", from_pettingzoo)):
+        if id.startswith(prefix):
+            return bridge(id.removeprefix(prefix))
     cls = registry.find("env", id)
+    if is_gymnasium(cls):
+        return from_gymnasium(cls)
     if isinstance(cls, type) and issubclass(cls, Env):
         return cls
-    raise UsageError(f"env={registry.label(id)} is {_what(cls)}; it must be a class that derives from agentrl.Env")
+    raise UsageError(
+        f"env={registry.label(id)} is {_what(cls)}; it must be a class that derives from agentrl.Env or gymnasium.Env"
+    )
 
 
 def make(cls: type[Env], args: Mapping[str, Any]) -> Env:

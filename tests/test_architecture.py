@@ -59,7 +59,21 @@ PUBLIC = {
         "ToolCall",
         "ToolError",
     ),
-    *("ToolResult", "UsageError", "done", "mcp", "metric", "openapi", "reward", "schema_tool", "tool", "use"),
+    *(
+        "ToolResult",
+        "UsageError",
+        "done",
+        "from_gymnasium",
+        "from_pettingzoo",
+        "mcp",
+        "metric",
+        "openapi",
+        "reward",
+        "schema_tool",
+        "tool",
+        "use",
+        "vector",
+    ),
 }
 
 

@@ -168,6 +168,15 @@ def test_the_agents_of_the_guide_talk() -> None:
     assert (bids.reward, bids.others[0].reward) == (1.0, 0.0)
 
 
+def test_gymnasium_both_ways_as_in_the_guide() -> None:
+    names = _code("docs/environments.md")
+    lake = _played(names["Lake"], {"main": ["down", "down", "right", "right", "down", "right"]})
+    assert (lake.reward, lake.messages[0].text.startswith("Walk to G")) == (1.0, True)
+    outcome, reward = names["guesses"](seed=1)
+    assert (outcome, reward) in (("terminated", 1.0), ("max_turns", 0.0))
+    assert names["total"](lambda seen: "5") == names["total"](lambda seen: "5") < 40
+
+
 def test_the_program_of_the_guide_is_run_and_its_output_goes_back() -> None:
     given = [Exec(status=Status.ERROR, exit_code=1, stderr="NameError"), Exec(status=Status.OK, stdout="rat\n")]
 

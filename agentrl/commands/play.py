@@ -15,16 +15,16 @@ from pathlib import Path
 
 from agentrl import registry
 from agentrl.agent import agents_of, main_agent, plays
+from agentrl.assembly import play_by_hand
 from agentrl.blame import one_line, stands
 from agentrl.commands.arguments import Parser, overrides
 from agentrl.compose import compose
 from agentrl.config import Config, EnvConfig
-from agentrl.engine import Sampling
 from agentrl.env import Env
 from agentrl.episode import DEMONSTRATION, Episode, demonstrated
 from agentrl.errors import UsageError, nearest
 from agentrl.messages import Message
-from agentrl.person import CONTEXT, Answer, Person, PlainRenderer, script, show, show_tool
+from agentrl.person import Answer, Person, PlainRenderer, script, show, show_tool
 from agentrl.task import Task
 from agentrl.world import World, build, sandboxes
 
@@ -61,29 +61,15 @@ def run(argv: Sequence[str]) -> int:
 
 async def play(config: Config, world: World, env: Env, task: Task, answers: Mapping[str, Answer]) -> Episode:
     """One episode with `answers` in the model's seats, by agent."""
-    loop = importlib.import_module("agentrl.rollout.loop")
-    limits = importlib.import_module("agentrl.rollout.limits").Limits(
-        max_new_tokens=CONTEXT,
-        max_episode_tokens=CONTEXT,
-        episode_timeout=HOUR,
-        turn_timeout=config.rollout.turn_timeout,
-    )
     renderer = PlainRenderer()
     shows = {name: Show(answer, renderer, name if len(answers) > 1 else "") for name, answer in answers.items()}
     main = main_agent(agents_of(env)) if plays(type(env)) else ""
+    person = Person(shows[main], renderer, shows)
+    timeout = config.rollout.turn_timeout
     async with sandboxes(world, config.sandbox) as pool:
-        episode: Episode = await loop.play(
-            env,
-            Person(shows[main], renderer, shows),
-            renderer,
-            task,
-            seed=config.seed,
-            sampling=Sampling(),
-            limits=limits,
-            pool=pool,
-            id="play",
+        return await play_by_hand(
+            env, person, renderer, task, seed=config.seed, pool=pool, seconds=HOUR, turn_timeout=timeout
         )
-    return episode
 
 
 class Show:
