@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 from pathlib import Path
 from types import ModuleType
@@ -9,7 +10,9 @@ from types import ModuleType
 import pytest
 
 from agentrl import registry
+from agentrl.config import EnvConfig
 from agentrl.envs.policies import POLICIES
+from agentrl.world import build
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -41,4 +44,13 @@ def test_what_does_not_exist_has_no_row() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLAIN)
 def test_figures_come_again(name: str) -> None:
-    assert BENCHMARK.row(name, 100) == ROWS[name]
+    """Chance at the first level; what gold and silence get is shown for every level elsewhere."""
+    world = build(EnvConfig(id=name, tasks=BENCHMARK.levels(registry.find("env", name))[0]), seed=0)
+    chance = ROWS[name].split(" | ")[-2].split(" / ")[0]
+    assert BENCHMARK.shown([asyncio.run(BENCHMARK.mean(name, "random", world, 100))]) == chance
+
+
+def test_figures_are_one_for_each_level_or_one_for_all() -> None:
+    assert BENCHMARK.shown([0.5, 0.251, 0.0]) == "0.50 / 0.25 / 0"
+    assert BENCHMARK.shown([1.0, 1.0]) == "1"
+    assert BENCHMARK.shown([-2.0]) == "-2"
