@@ -43,6 +43,7 @@ BUNDLED: dict[str, dict[str, str]] = {
     "policy": {},
     "tool": {
         "answer": "agentrl.tools.answer:answer",
+        "browser": "agentrl.tools.browser:Browser",
         "calculator": "agentrl.tools.calculator:calculator",
         "files": "agentrl.tools.files:Files",
         "mcp": "agentrl.tools.mcp:Mcp",

@@ -33,6 +33,7 @@ PLACES = {
     "ray": ("agentrl/ray", "trainers/ray", "rollout/ray"),
     "docker": ("tools/sandboxes/docker",),
     "mcp": ("tools/mcp",),
+    "playwright": ("tools/browser",),
     "wandb": ("agentrl/wandb",),
 }
 """Third-party package -> the beginnings of the paths it may be imported in, in functions or not."""

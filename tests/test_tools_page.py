@@ -18,6 +18,7 @@ from agentrl.cli import main
 from agentrl.messages import ToolCall
 from agentrl.tool import FunctionTool, Limits, ToolResult
 from agentrl.toolbox import toolbox
+from tests.support import chromium
 from tests.support.playing import played
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -111,6 +112,8 @@ def test_the_table_of_bundled_tools_is_complete() -> None:
         (name, *several) = re.findall(r"`(\w+)`", head)
         if several:
             continue
+        if name == "browser":
+            chromium.needed()
         env = rl.Env()
         env.tools, env.sandbox = [name], rl.SandboxSpec()
         box = toolbox(env)

@@ -9,6 +9,7 @@ import pytest
 
 from agentrl import registry
 from agentrl.cli import main
+from tests.support import chromium
 
 OWN = '''
 import agentrl as rl
@@ -77,6 +78,8 @@ def test_what_a_model_is_told(capsys: pytest.CaptureFixture[str], own: str) -> N
 
 @pytest.mark.parametrize("name", sorted(registry.BUNDLED["tool"]))
 def test_every_bundled_tool_can_be_described(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    if name == "browser":
+        chromium.needed()
     assert len(out(capsys, "info", name)) > 50
 
 
