@@ -12,6 +12,7 @@ if (_Path(__file__).parent.parent / "pyproject.toml").is_file():
     # A bare checkout: envs/, tools/, rollout/, trainers/, configs/ lie beside this folder, and are its subpackages.
     __path__.append(str(_Path(__file__).parent.parent))
 
+from agentrl import wrappers
 from agentrl.agent import Agent, AgentSpec
 from agentrl.env import Env, SeededTasks, Step, done
 from agentrl.episode import Episode, EpisodeGroup, Outcome
@@ -65,4 +66,5 @@ __all__ = [
     "tool",
     "use",
     "vector",
+    "wrappers",
 ]

@@ -19,6 +19,8 @@ class EnvConfig:
     """Attributes of the environment class to set, `max_turns` for one."""
     tasks: dict[str, Any] = field(default_factory=dict)
     """Arguments of the class's `tasks` method."""
+    wrap: dict[str, Any] = field(default_factory=dict)
+    """Wrappers by name, the first one innermost, each with its argument or a mapping of them: env.wrap.history_window=2."""
 
 
 @dataclass

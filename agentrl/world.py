@@ -23,6 +23,7 @@ from agentrl.from_gym import from_gymnasium, from_pettingzoo, is_gymnasium
 from agentrl.sandbox import SandboxPool, SandboxSpec
 from agentrl.task import TaskSource
 from agentrl.task_source import tasks_of
+from agentrl.wrappers import apply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ def build(config: EnvConfig, *, seed: int) -> World:
 
     Raises UsageError for an unknown name, setting or argument of its tasks, and for a fault in the author's code.
     """
-    cls = find(config.id)
+    cls = apply(find(config.id), config.wrap)
     args = _args(cls, config.args)
     check(cls, args)
     tasks = tasks_of(cls, config.tasks, seed)

@@ -74,6 +74,7 @@ PUBLIC = {
         "tool",
         "use",
         "vector",
+        "wrappers",
     ),
 }
 

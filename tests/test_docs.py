@@ -28,6 +28,7 @@ from agentrl.sandbox import Call, Exec, Sandbox, Status
 from agentrl.task import Task
 from agentrl.tool import FunctionTool
 from agentrl.world import build
+from agentrl.wrappers import WRAPPERS
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -166,6 +167,18 @@ def test_the_agents_of_the_guide_talk() -> None:
     assert 20 / 80 <= sold.reward <= 1.0
     bids = _played(names["HigherWins"], {"main": ["7"], "right": ["11"]})
     assert (bids.reward, bids.others[0].reward) == (1.0, 0.0)
+
+
+def test_the_wrappers_of_the_guide_wrap_and_are_all_named() -> None:
+    page = (ROOT / "docs" / "environments.md").read_text()
+    table = page[page.index("## Wrappers") : page.index("## gymnasium")]
+    for name, wrapper in WRAPPERS.items():
+        told = re.search(rf"\| `{name}\((.*?)\)` \|", table)
+        assert told is not None, name
+        assert [p.partition("=")[0] for p in re.split(r", (?=\w+(?:=|$))", told[1])] == list(signature(wrapper).parameters)[1:]
+    strict = _code("docs/environments.md")["Strict"]
+    assert (strict.max_turns, strict.history_window) == (1, 1)
+    assert _played(strict, {"main": ["99"]}).rewards == {"format": 0.2}
 
 
 def test_gymnasium_both_ways_as_in_the_guide() -> None:
