@@ -7,6 +7,7 @@ POST {"queries": [text], "topk": n, "return_scores": true} is answered with
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,8 @@ from .corpus import Document, document
 
 AGAIN = (408, 425, 429, 500, 502, 503, 504)
 """Statuses after which a search, which changes nothing, is tried again."""
+
+OTHER = "the retriever's answer is not of the protocol of Search-R1"
 
 FIRST_WAIT = 0.25  # seconds before the second try; doubled each time
 
@@ -59,7 +62,11 @@ class Retriever:
             self._client = aiohttp.ClientSession(timeout=self._timeout)
         async with self._client.post(self.url, json=body) as response:
             response.raise_for_status()
-            return await response.json(content_type=None)
+            text = await response.text()
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise RetrieverFailed(f"{OTHER}: {text[:120]!r}") from error
 
 
 def found(answer: Any) -> list[tuple[Document, float]]:
@@ -74,4 +81,4 @@ def found(answer: Any) -> list[tuple[Document, float]]:
         pairs = [item if isinstance(item, Mapping) else {"document": item} for item in items]
         return [(document(item.get("document", item), i), float(item.get("score", 0.0))) for i, item in enumerate(pairs, 1)]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RetrieverFailed(f"the retriever's answer is not of the protocol of Search-R1: {answer!r:.120}") from error
+        raise RetrieverFailed(f"{OTHER}: {answer!r:.120}") from error

@@ -140,8 +140,8 @@ def test_mistakes_are_told(best: Any, query: str, told: str) -> None:
 
 def test_a_query_without_end_is_stopped(best: Any) -> None:
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT sum(i) FROM n"
-    first, second = ask(best, endless, "SELECT 1 AS one", timeout=0.5)
-    assert first == "Error: the query took longer than 0.5 s and was stopped"
+    first, second = ask(best, endless, "SELECT 1 AS one", timeout=2.0)
+    assert first == "Error: the query took longer than 2 s and was stopped"
     assert second == "one\n1\n(1 row)"
 
 
