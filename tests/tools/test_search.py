@@ -233,7 +233,7 @@ def test_a_server_that_hangs_aborts_the_episode() -> None:
         async with served("hang") as (url, _):
             env = Asks()
             tools = box(env, rl.use("search", url=url, retries=1, timeout=0.05))
-            with pytest.raises(ToolCrash, match="tool search raised RetrieverFailed: the retriever .* failed: .*Timeout"):
+            with pytest.raises(ToolCrash, match=r"tool search raised RetrieverFailed: the retriever .* failed: .*Timeout"):
                 await say(tools, env, "tea")
             await tools.aclose()
 
