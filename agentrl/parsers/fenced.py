@@ -19,7 +19,7 @@ from agentrl.parsers.json_text import Unreadable, dumps
 from agentrl.parsers.typed import arguments_in
 from agentrl.tool import ToolSpec
 
-_OPENING = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^\n`]*(?:\n|\Z)", re.MULTILINE)
+_OPENING = re.compile(r"^([ \t]*+)(`{3,}+|~{3,}+)[ \t]*+([\w+#.-]*+)[^\n`]*+(?:\n|\Z)", re.MULTILINE)
 _PYTHON = ("python", "ipython", "code_interpreter")
 """Names of tools that run Python."""
 _CODE = (*_PYTHON, "bash", "shell", "sql", "javascript")

@@ -20,8 +20,9 @@ _FENCE = re.compile(r"```(?:tool_code|tool_call)[ \t]*\n?")
 
 
 def find(text: str, place: int, tools: Sequence[ToolSpec]) -> Found | None:
-    found = [item for item in (find_json(text, place), find_python(text, place, tools)) if item]
     fence = _FENCE.search(text, place)
+    before = text[: fence.start()] if fence else text
+    found = [item for item in (find_json(before, place), find_python(before, place, tools)) if item]
     if fence:
         end = text.find("```", fence.end())
         unread = len(text) if end < 0 else end + 3

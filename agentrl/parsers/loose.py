@@ -12,6 +12,8 @@ from agentrl.parsers.json_text import Unreadable, calls_in, decode, skip
 from agentrl.parsers.python_text import calls_of, end_of
 from agentrl.tool import ToolSpec
 
+MAX_BROKEN = 32
+"""Objects that cannot be decoded before the search is given up: a row of beginnings nested in each other is noise."""
 _OBJECT = re.compile(r'(?:\[\s*)?\{\s*"(?:name|type|function|parameters|arguments|id)"\s*:')
 _CLEARLY = re.compile(
     r'(?:\[\s*)?\{\s*(?:"(?:type|id)"\s*:\s*"[^"]*"\s*,\s*)?"name"\s*:\s*"[^"]*"\s*,\s*"(?:parameters|arguments)"\s*:'
@@ -24,14 +26,16 @@ _FENCE_BEFORE = re.compile(r"```[\w ]*\s*\Z")
 
 def find_json(text: str, place: int) -> Found | None:
     """The next JSON objects (or a list of them) with a name and arguments; a fence around them goes with them."""
-    while match := _OBJECT.search(text, place):
+    last = max(text.rfind(f'"{word}"') for word in ("parameters", "arguments"))
+    broken = 0
+    while (match := _OBJECT.search(text, place)) and match.start() < last and broken < MAX_BROKEN:
         start = match.start()
         try:
             value, place = decode(text, start)
         except (Unreadable, RecursionError):
             if _CLEARLY.match(text, start):
                 return reading(start, _unread(text, match.end()), partial(_read_objects, text, start))
-            place = match.end()
+            place, broken = match.end(), broken + 1
             continue
         if is_call(value):
             return _with_fence(text, reading(start, place, partial(_read_objects, text, start)))
@@ -103,8 +107,10 @@ def read_python(text: str, start: int, tools: Sequence[ToolSpec]) -> tuple[Itera
 
 def _is_all(text: str, start: int) -> bool:
     """Does nothing stand around the call at `start`, closed or not?"""
+    if text[:start].strip():
+        return False
     end = end_of(text, _opening(text, start))
-    return not text[:start].strip() and (end is None or not text[end:].strip())
+    return end is None or not text[end:].strip()
 
 
 def _opening(text: str, start: int) -> int:

@@ -17,7 +17,7 @@ from agentrl.parsers.reasoning import Thought
 from agentrl.tool import ToolSpec
 
 OPENING, ARGS = "[TOOL_CALLS]", "[ARGS]"
-_HEAD = re.compile(r"([^\s\[\]{}]+)\s*(?:\[CALL_ID\]\s*([^\s\[\]{}]*)\s*)?(?:\[ARGS\])?\s*(?=\{)")
+_HEAD = re.compile(r"([^\s\[\]{}]++)\s*+(?:\[CALL_ID\]\s*+([^\s\[\]{}]*+)\s*+)?+(?:\[ARGS\])?+\s*+(?=\{)")
 
 
 def find(text: str, place: int, tools: Sequence[ToolSpec]) -> Found | None:

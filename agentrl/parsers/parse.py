@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from agentrl.messages import ToolCall
 from agentrl.parsers import harmony
 from agentrl.parsers.families import FAMILIES, ToolFormat
-from agentrl.parsers.family import Family, Found
+from agentrl.parsers.family import Call, Family, Found
 from agentrl.parsers.loose import find_json, find_python
 from agentrl.parsers.prompts import example
 from agentrl.parsers.reasoning import next_thought, split
@@ -17,6 +17,10 @@ from agentrl.tool import ToolSpec
 
 MAX_PROBLEMS = 3
 """A turn of noise may hold thousands; a model learns from the first few."""
+MAX_PLACES = 64
+"""Calls, or what is meant for one, that are looked at in a turn. A model that repeats itself without end writes thousands: they
+would keep the event loop for seconds, and nobody wants them run."""
+_TOO_MANY = f"a turn holds at most {MAX_PLACES} calls; the rest was not run"
 _MARKS = re.compile("|".join(re.escape(mark) for family in FAMILIES.values() for mark in family.marks))
 _ARGUMENTS = re.compile(r"\b(?:arguments|parameters)\b")
 _FENCE = re.compile(r"\A```\w*[ \t]*\n(.*?)\n?```\Z", re.DOTALL)
@@ -55,7 +59,10 @@ def split_reasoning(
 def _closing(family: Family, text: str, tools: Sequence[ToolSpec]) -> int:
     """Where reasoning is closed, outside of calls; -1 for nowhere."""
     at, place = text.find(family.thought.closing), 0
-    while at >= 0 and (found := family.find(text, place, tools)) and found.start < at:
+    for _ in range(MAX_PLACES):
+        found = family.find(text, place, tools) if at >= 0 else None
+        if found is None or found.start > at:
+            break
         if found.calls and at < found.stop:
             at = text.find(family.thought.closing, found.stop)
         place = found.stop
@@ -82,7 +89,7 @@ def parse_calls(form: ToolFormat, text: str, tools: Sequence[ToolSpec] = ()) -> 
     """Tool calls of `text`, reasoning stripped. `tools` helps where a format writes no types (GLM), where it does not mark
     calls (Llama 3, Gemma), and to tell a call in another form from other text."""
     family = FAMILIES[form]
-    calls: list[ToolCall] = []
+    calls: list[Call] = []
     problems: list[str] = []
     kept: list[str] = []
     last = 0
@@ -92,13 +99,15 @@ def parse_calls(form: ToolFormat, text: str, tools: Sequence[ToolSpec] = ()) -> 
             continue
         kept.append(text[last : found.start])
         last = found.stop
-        calls += [ToolCall(id=g or f"call_{len(calls) + i}", name=n, arguments=a) for i, (n, a, g) in enumerate(found.calls)]
+        calls += found.calls
     kept.append(text[last:])
+    if len(calls) > MAX_PLACES:
+        problems.append(_TOO_MANY)
     problems = problems or _strays(family, kept, tools)
     rest = _join(kept) if calls else text
     return Parsed(
         text=harmony.plain(rest) if family.messages else rest,
-        calls=tuple(calls),
+        calls=tuple(ToolCall(id=g or f"call_{i}", name=n, arguments=a) for i, (n, a, g) in enumerate(calls[:MAX_PLACES])),
         error=_advice(form, problems) if problems else "",
     )
 
@@ -106,7 +115,9 @@ def parse_calls(form: ToolFormat, text: str, tools: Sequence[ToolSpec] = ()) -> 
 def _places(family: Family, text: str, tools: Sequence[ToolSpec]) -> Iterator[Found]:
     """The calls of a text, in order, those in reasoning between them left out."""
     place = 0
-    while found := family.find(text, place, tools):
+    for _ in range(MAX_PLACES):
+        if (found := family.find(text, place, tools)) is None:
+            return
         thought = None if family.messages else next_thought(family.thought, text, place)
         while thought and thought.stop <= found.start:
             thought = next_thought(family.thought, text, thought.stop)
@@ -118,6 +129,8 @@ def _places(family: Family, text: str, tools: Sequence[ToolSpec]) -> Iterator[Fo
         else:
             yield Found(start=thought.start, stop=len(text), error=_open_thought(family))
             return
+    if family.find(text, place, tools):
+        yield Found(start=place, stop=len(text), error=_TOO_MANY)
 
 
 def _open_thought(family: Family) -> str:

@@ -24,7 +24,6 @@ _FINAL = re.compile(_LABEL.format("Final Answer"), re.MULTILINE)
 _OBSERVATION = re.compile(_LABEL.format("Observation"), re.MULTILINE)
 _NEXT = re.compile(_LABEL.format("(?:Observation|Thought|Action|Final Answer)"), re.MULTILINE)
 _BRACKETED = re.compile(r"([^\s\[\]]+)[ \t]*\[(.*)\]")
-_FENCED = re.compile(r"```\w*[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
 
 
 def find(text: str, place: int, tools: Sequence[ToolSpec]) -> Found | None:
@@ -71,8 +70,9 @@ def _input(text: str, place: int, name: str, tools: Sequence[ToolSpec]) -> tuple
     following = _NEXT.search(text, place)
     stop = following.start() if following else len(text)
     body = text[place:stop].strip()
-    fenced = _FENCED.fullmatch(body)
-    return arguments_in(fenced[1] if fenced else body, name, tools), stop
+    if body.startswith("```") and body.endswith("```") and "\n" in body:
+        body = body.partition("\n")[2].removesuffix("```").strip()
+    return arguments_in(body, name, tools), stop
 
 
 def write(calls: Sequence[Written]) -> str:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentrl.parsers import FAMILIES, FORMATS, parse_calls, parse_turn, split_reasoning, write_calls
+from agentrl.parsers.parse import MAX_PLACES
 from agentrl.tool import ToolSpec
 
 SPEC = ToolSpec(
@@ -73,17 +74,51 @@ def test_a_call_that_is_cut_off_is_told_of(form, cut):
     assert found.error or found.calls
 
 
-LONG = 20_000
+LONG = 100_000
+NOISE = [
+    *MARKS,
+    *("a", " ", "\n", "{", "[", "(", "`", "~", ", ", '"', "<think>", "</think>", "<think></think>", "A ", "```a", "\n```py\n"),
+    *(
+        '{"name":',
+        '{"name": "run", "arguments": ',
+        "[run(",
+        "\n[run(",
+        "\n[foo(a)]\n",
+        "run(",
+        "Action: run\n",
+        "[TOOL_CALLS]a ",
+    ),
+    *("\nAction: run\nAction Input: x\n", "<tool_call>{}", "<function=f>", "<parameter=n>1</parameter>", "to=x ", "<|start|>"),
+]
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize(
-    "piece", [*MARKS, "{", "[", "(", '{"name":', '{"name": "run", "arguments": ', "<think>", "\n", "```python\n"]
-)
-def test_long_noise_is_read_in_a_moment(form, piece):
+def test_long_noise_is_read_in_a_moment(form):
     """In time about linear in its length: a test that hangs, where each mark is tried with all that follows it."""
-    text = piece * (LONG // len(piece))
+    for piece in NOISE:
+        parse_turn(form, piece * (LONG // len(piece)), [SPEC])
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("mistral", "[TOOL_CALLS]a" + " " * LONG),
+        ("fenced", "```" + "a" * LONG + "`"),
+        ("react", "Action: run\nAction Input: ```" + " " * LONG + "x"),
+        ("hermes", "```" + " " * LONG),
+    ],
+)
+def test_a_long_run_of_one_letter_is_not_tried_in_every_split(form, text):
     assert not parse_calls(form, text, [SPEC]).calls
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_turn_that_repeats_a_call_without_end_is_cut(form):
+    """What gpt-oss writes after its first call is cut as well: it could not have been sampled."""
+    text = "\n".join([write_calls(form, [CALL])] * 200)
+    found = parse_calls(form, text, [SPEC])
+    assert len(found.calls) == MAX_PLACES
+    assert "a turn holds at most 64 calls; the rest was not run" in found.error
 
 
 @pytest.mark.parametrize(

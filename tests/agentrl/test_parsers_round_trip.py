@@ -70,7 +70,7 @@ CALLS = st.lists(st.fixed_dictionaries({"name": st.sampled_from(NAMES), "argumen
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(calls=CALLS, before=st.sampled_from(["", "I look.\n", "I think.\n\n"]))
 def test_calls_are_read_back(form, calls, before):
     found = parse_calls(form, before + write_calls(form, calls), TOOLS)
@@ -93,7 +93,7 @@ def test_reasoning_before_calls_is_taken_off_and_says_what_it_likes(form, calls)
     assert found.error == ""
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(code=TEXTS)
 def test_code_is_written_as_it_is_and_read_back(code):
     written = write_calls("fenced", [{"name": "python", "arguments": {"code": code}}])
