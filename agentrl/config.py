@@ -99,7 +99,7 @@ class SandboxConfig:
     slots: int = 8
     """Sandboxes open at once."""
     isolation: str = "auto"
-    """auto | namespace | landlock: the least that is accepted."""
+    """auto | namespace+cgroup | namespace | landlock: the least that is accepted."""
 
 
 @dataclass

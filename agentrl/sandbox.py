@@ -253,7 +253,7 @@ class SandboxPool(Protocol):
     `async open(spec, slots)`, which raises IsolationError."""
 
     isolation: str
-    """What it really gives: namespace+cgroup | namespace | landlock | none."""
+    """What it really gives: namespace+cgroup | namespace | landlock | wasm | none | remote (a server that does not say)."""
 
     async def acquire(self) -> Sandbox:
         """A fresh sandbox; waits in arrival order while all are in use. Raises SandboxError."""

@@ -19,7 +19,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "model.tool_format": ("auto", *FORMATS),
     "rollout.mode": ("keep", "abort"),
     "rollout.on_abort": ("mask", "drop", "stop"),
-    "sandbox.isolation": ("auto", "namespace", "landlock"),
+    "sandbox.isolation": ("auto", "namespace+cgroup", "namespace", "landlock"),
     "trainer.loss": ("clip",),
     "trainer.advantage": ("group_norm", "group_mean", "leave_one_out", "batch_mean"),
     "trainer.loss_denominator": ("tokens", "sequences"),

@@ -7,7 +7,6 @@ what comes in is read straight into anonymous files, and what goes out is writte
 
 from __future__ import annotations
 
-import gc
 import importlib
 import json
 import mmap
@@ -19,7 +18,7 @@ from typing import Any, NoReturn
 
 from . import docker_frames as frames
 from . import memfd
-from .zygote import ending, folder, forking, linux, script, seccomp, watch, wire
+from .zygote import ending, folder, forking, linux, rehearsal, script, seccomp, watch, wire
 from .zygote.cage import Cage
 from .zygote.slot import Links, Slot
 from .zygote.wire import Fourth
@@ -63,8 +62,7 @@ def _prepare(asked: dict[str, Any]) -> Callable[[bytes], None]:
             importlib.import_module(name)
         except ImportError as error:
             print(f"{name} cannot be imported: {error}", file=sys.stderr)
-    gc.collect()
-    gc.freeze()  # a collection in a child would write to, and so copy, the pages of every object
+    rehearsal.settle()
     return forking.reseeder(asked["preload"])
 
 

@@ -226,7 +226,7 @@ def f(x):
     def value(x: str, count: int) -> Call:
         return Call(status=Status.OK, value=(count, {x: (None, True, {1.5}, b"z")}))
 
-    calls = use(lambda sandbox: sandbox.call_many(code, "f", [(x,) for x in inputs], timeout=1.5, total=40))
+    calls = use(lambda sandbox: sandbox.call_many(code, "f", [(x,) for x in inputs], timeout=4, total=90))
     by_input = dict(zip(inputs, calls, strict=True))
     assert by_input["a"] == value("a", 1)
     assert by_input["b"] == value("b", 2)  # the same process

@@ -5,7 +5,6 @@ Consumes its settings from the host, once; produces one answer, ready or why not
 
 from __future__ import annotations
 
-import gc
 import importlib
 import json
 import os
@@ -18,7 +17,7 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
-from . import ending, forking, landlock, linux, namespaces, pages, rehearsal, root, script, seccomp, watch, wire
+from . import ending, forking, landlock, linux, namespaces, rehearsal, root, script, seccomp, watch, wire
 from .cage import Cage
 from .settings import NAMESPACE, Settings
 from .slot import Links, Slot
@@ -83,10 +82,7 @@ def _prepare(settings: Settings) -> list[str]:
             importlib.import_module(name)
         except ImportError as error:
             problems.append(f"{name}: {error}")
-    rehearsal.play()
-    pages.inherit_code()
-    gc.collect()
-    gc.freeze()  # a collection in a child would write to, and so copy, the pages of every object
+    rehearsal.settle()
     return problems
 
 

@@ -1,4 +1,4 @@
-"""Page faults are what a fork costs. What the master does, once, so that its forks meet fewer.
+"""Page faults are what a fork costs. What is done once so that forks meet fewer.
 
 A child starts with the page tables of anonymous memory and must find all others anew, page by page. The kernel copies those of
 a file's mapping, too, once one of its pages was written; so a byte of the interpreter's code is written over with itself.

@@ -1,4 +1,4 @@
-"""Does in the master, once, what every program will do: what Python sets up at its first use is then there for all forks.
+"""Does before the first fork, once, what every program will do: what Python sets up at its first use is there for all forks.
 
 Without, each child would fill caches, specialize bytecode and find code on pages of its own. Nothing of it is visible: modules
 that are made here are forgotten again, and what is printed goes nowhere.
@@ -6,12 +6,13 @@ that are made here are forgotten again, and what is printed goes nowhere.
 
 from __future__ import annotations
 
+import gc
 import linecache
 import os
 import sys
 import traceback
 
-from . import script, values
+from . import pages, script, values
 
 TIMES = 10  # the interpreter specializes code that has run eight times
 PROGRAM = b"""
@@ -36,6 +37,14 @@ print(1 + 1, Solution().add(1, 2), f(3), len("text".split()), max(1, 2), sum([1,
 print("text", 1.5, True, None, [1, 2])
 1 / 0
 """
+
+
+def settle() -> None:
+    """When all is imported: the last that is done before the forks."""
+    play()
+    pages.inherit_code()
+    gc.collect()
+    gc.freeze()  # a collection in a child would write to, and so copy, the pages of every object
 
 
 def play() -> None:

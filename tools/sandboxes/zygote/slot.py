@@ -23,7 +23,7 @@ from .wire import Reason
 TICK, TICK_UNCOUNTED = 0.05, 0.01
 """Seconds between looks at a running job; shorter where no cgroup holds its memory or no file system its files."""
 FIRST_LOOK = 0.002
-"""Then after twice the time, and so on to the tick: what grows by doubling is small at first."""
+"""Where limits are watched; then after twice the time, and so on to the tick: what grows by doubling is small at first."""
 
 
 class Line(Protocol):
@@ -74,6 +74,8 @@ class Slot:
     page: mmap.mmap = field(default_factory=lambda: mmap.mmap(-1, mmap.PAGESIZE))
     poll: select.poll = field(default_factory=select.poll)
     places: tuple[folder.Place, ...] = ()
+    bare: frozenset[str] = frozenset()
+    """The names of all there is when there are but the places."""
     clean: bool = False
     """Nothing was done since it was emptied."""
     snapshot: frozenset[str] = frozenset()
@@ -115,6 +117,7 @@ class Slot:
         self.memory = watch.own_size()[1]
         self.ooms = self._count_ooms()
         self.places = self._places()
+        self.bare = frozenset(os.path.relpath(place.path, self.ground) for place in self.places)
         self._renew()
         self.cage.prepare()
         self._rehearse()
@@ -165,8 +168,9 @@ class Slot:
 
     def _oversee(self, job: Job, pid: int, handle: int) -> Reason:
         """Waits for the end of a job; the reason why it has to be ended, or EXIT when it ended itself."""
-        tick = TICK if self.cage.counted and self.cage.in_namespace else TICK_UNCOUNTED
-        look = job.begun + FIRST_LOOK
+        held = self.cage.counted and self.cage.in_namespace
+        tick = TICK if held else TICK_UNCOUNTED
+        look = job.begun + (tick if held else FIRST_LOOK)
         while True:
             wait = min(self._deadline(job), look) - time.monotonic()
             ready = dict(self.poll.poll(max(0.0, wait) * 1000))
@@ -235,7 +239,7 @@ class Slot:
         cpu = used.ru_utime + used.ru_stime
         reason = self._why(reason, status, cpu)
         if job.flags & wire.TIDY:
-            folder.empty(self.ground, self.snapshot, self.kept)
+            self._tidy()
         if reason is Reason.DISK and not folder.shrink(self.ground, self.cage.disk):
             self._renew()
         self._report(wire.DONE, job.number, status, reason, used.ru_maxrss * 1024, cpu, wall)
@@ -270,6 +274,13 @@ class Slot:
         folder.renew(self.ground, self.places, self.kept)
         self.snapshot = frozenset()
         self.clean = True
+
+    def _tidy(self) -> None:
+        """Removes what was added since the snapshot: quickly where that shows nothing but the places, as it mostly does."""
+        if self.snapshot == self.bare:
+            folder.renew(self.ground, self.places, self.kept)
+        else:
+            folder.empty(self.ground, self.snapshot, self.kept)
 
     def _places(self) -> tuple[folder.Place, ...]:
         """The folders that a program takes for granted."""
