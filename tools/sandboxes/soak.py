@@ -164,7 +164,9 @@ class _Run:
     async def _harmless(self) -> None:
         number = next(self._numbers)
         async with self._target.sandbox() as sandbox:
-            done = await sandbox.python(f"open('mine', 'x').close(); print({number} * 2, input())", stdin=f"{number}")
+            done = await sandbox.python(
+                f"open('{self._target.bait.mark}', 'x').close(); print({number} * 2, input())", stdin=f"{number}"
+            )
         if done.stdout.split() != [str(number * 2), str(number)]:
             self._wrong.append(f"{done.status}, exit code {done.exit_code}: {(done.stdout + done.stderr)[-200:]!r}")
 

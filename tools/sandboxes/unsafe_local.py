@@ -6,6 +6,7 @@ can read and delete the user's files, reach the network, and leave processes tha
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -25,7 +26,7 @@ from typing import IO, Any
 
 from agentrl.sandbox import Call, Exec, IsolationError, SandboxError, SandboxSpec, Status
 
-from . import jobs, systems
+from . import ground, jobs, systems
 from .fifo import Fifo
 from .turns import Turns
 from .zygote import folder, wire
@@ -64,6 +65,7 @@ class UnsafeLocalPool:
             raise IsolationError(
                 f"sandbox=unsafe_local isolates nothing, and isolation={spec.isolation} is asked for; use sandbox=local"
             )
+        await asyncio.to_thread(ground.remove_left_over, "unsafe")
         warnings.warn(WARNING, RuntimeWarning, stacklevel=2)
         log.warning(WARNING)
         return cls(spec, slots)
@@ -73,7 +75,7 @@ class UnsafeLocalPool:
         if slot is None:
             raise SandboxError("the pool is closed")
         try:
-            return UnsafeLocalSandbox(self, slot, tempfile.mkdtemp(prefix="agentrl-unsafe-"))
+            return UnsafeLocalSandbox(self, slot, ground.make("unsafe"))
         except BaseException:
             self._free.put(slot)
             raise

@@ -27,7 +27,7 @@ from typing import Any
 from agentrl.errors import MissingExtra, UsageError
 from agentrl.sandbox import Call, Exec, IsolationError, SandboxError, SandboxSpec, Status
 
-from . import jobs, systems
+from . import ground, jobs, systems
 from . import wasm_programs as programs
 from .fifo import Fifo
 from .turns import Turns
@@ -68,6 +68,7 @@ class WasmPool:
             raise UsageError(f"a sandbox's slots must be at least 1, not {slots}")
         if spec.packages:
             log.warning("not to be had in the sandbox: %s", ", ".join(spec.packages))
+        await asyncio.to_thread(ground.remove_left_over, "wasm")
         return cls(spec, slots, await asyncio.to_thread(compiled))
 
     async def acquire(self) -> WasmSandbox:
@@ -76,7 +77,7 @@ class WasmPool:
         if slot is None:
             raise SandboxError("the pool is closed")
         try:
-            return WasmSandbox(self, slot, Path(tempfile.mkdtemp(prefix="agentrl-wasm-")))
+            return WasmSandbox(self, slot, Path(ground.make("wasm")))
         except BaseException:
             self._free.put(slot)
             raise
@@ -98,9 +99,9 @@ class WasmPool:
 class WasmSandbox:
     """A folder that programs see as /work. Calls are done one after the other, in threads that wait for processes."""
 
-    def __init__(self, pool: WasmPool, slot: int, ground: Path) -> None:
-        self._pool, self._slot, self._spec, self._ground = pool, slot, pool.spec, ground
-        self._home = ground / "work"
+    def __init__(self, pool: WasmPool, slot: int, place: Path) -> None:
+        self._pool, self._slot, self._spec, self._ground = pool, slot, pool.spec, place
+        self._home = place / "work"
         self._home.mkdir()
         self._turns = Turns()
 

@@ -161,7 +161,7 @@ def _changed(path: str) -> int | None:
 HARM = """
 works(lambda: open(BAIT, "a").write("harm"))
 works(lambda: open(BAIT_FOLDER + "/new", "w").close())
-works(lambda: os.truncate(BAIT, 1)); works(lambda: os.link(BAIT, "linked")); works(lambda: os.link(BAIT, BAIT_FOLDER + "/linked"))
+works(lambda: os.truncate(BAIT, 1)); works(lambda: os.link(BAIT, MARK + "-linked")); works(lambda: os.link(BAIT, BAIT_FOLDER + "/linked"))
 works(lambda: os.rename(BAIT, BAIT + ".gone"))
 tell([])"""
 
@@ -193,9 +193,8 @@ async def _untouched(target: Target, work: Awaitable[None]) -> None:
 
 
 async def _linked(target: Target, sandbox: Any) -> None:
-    for name, to in (("file", "BAIT"), ("folder", "BAIT_FOLDER")):
-        await sandbox.python(target.program(f"os.symlink({to}, {name!r})"))
-    await sandbox.python(target.program("os.link(BAIT, 'hard')"))
+    for kind, name, to in (("symlink", "file", "BAIT"), ("symlink", "folder", "BAIT_FOLDER"), ("link", "hard", "BAIT")):
+        await sandbox.python(target.program(f"os.{kind}({to}, {target.bait.mark + name!r})"))
 
 
 @probe("a link that the host reads")
@@ -203,6 +202,7 @@ async def link_read(target: Target) -> None:
     async with target.sandbox() as sandbox:
         await _linked(target, sandbox)
         for path in ("file", f"folder/{target.bait.file.name}", "hard"):
+            path = target.bait.mark + path
             with contextlib.suppress(*REFUSED):
                 data = await sandbox.read(path)
                 require(target.bait.canary.encode() not in data, f"reading {path!r} gave the host's file")
@@ -215,7 +215,7 @@ async def link_write(target: Target) -> None:
             await _linked(target, sandbox)
             for path in ("file", f"folder/{target.bait.file.name}", "folder/new", "hard"):
                 with contextlib.suppress(*REFUSED):
-                    await sandbox.write(path, b"harm")
+                    await sandbox.write(target.bait.mark + path, b"harm")
 
     await _untouched(target, work())
 
@@ -237,11 +237,12 @@ async def paths(target: Target) -> None:
 
 
 SWAP = """
-works(lambda: os.mkdir("place"))
+place, real = MARK + "-place", MARK + "-real"
+works(lambda: os.mkdir(place))
 if os.fork() == 0:
     os.setsid(); end = time.monotonic() + 20
     while time.monotonic() < end:
-        for step in (lambda: os.rename("place", "real"), lambda: os.symlink(BAIT_FOLDER, "place"), lambda: os.unlink("place"), lambda: os.rename("real", "place")):
+        for step in (lambda: os.rename(place, real), lambda: os.symlink(BAIT_FOLDER, place), lambda: os.unlink(place), lambda: os.rename(real, place)):
             works(step)
     os._exit(0)
 tell(True)"""
@@ -249,14 +250,16 @@ tell(True)"""
 
 @probe("a link that is swapped while the host writes", "fork")
 async def swapped(target: Target) -> None:
+    place = f"{target.bait.mark}-place"
+
     async def work() -> None:
         async with target.sandbox() as sandbox:
             await sandbox.python(target.program(SWAP))
             for turn in range(100):
                 with contextlib.suppress(*REFUSED):
-                    await sandbox.write(f"place/swapped{turn}", b"harm")
+                    await sandbox.write(f"{place}/swapped{turn}", b"harm")
                 with contextlib.suppress(*REFUSED):
-                    data = await sandbox.read(f"place/{target.bait.file.name}")
+                    data = await sandbox.read(f"{place}/{target.bait.file.name}")
                     require(target.bait.canary.encode() not in data, "reading gave the host's file")
 
     await _untouched(target, work())
@@ -267,9 +270,10 @@ async def swapped(target: Target) -> None:
 async def pipe(target: Target) -> None:
     """A FIFO, a link to a device: the host must not wait for them."""
     async with target.sandbox() as sandbox:
-        await sandbox.python(target.program("os.mkfifo('fifo')"))
-        await sandbox.python(target.program("os.symlink('/dev/zero', 'zero')"))
-        for path in ("fifo", "zero"):
+        fifo, zero = f"{target.bait.mark}-fifo", f"{target.bait.mark}-zero"
+        await sandbox.python(target.program(f"os.mkfifo({fifo!r})"))
+        await sandbox.python(target.program(f"os.symlink('/dev/zero', {zero!r})"))
+        for path in (fifo, zero):
             try:
                 data = await asyncio.wait_for(sandbox.read(path), target.spec.timeout + 20)
             except REFUSED:
@@ -319,12 +323,10 @@ import builtins
 for place in (".", "/tmp", "/var/tmp", "/dev/shm", os.path.expanduser("~"), "/"):
     works(lambda: open(f"{place}/{MARK}-left", "w").close())
 os.environ["AGENTRL_LEFT"] = "1"; builtins.agentrl_left = 1; json.agentrl_left = 1
-for name in ("sitecustomize.py", "json.py", "usercustomize.py"): works(lambda: open(name, "w").write("raise SystemExit(9)"))
 tell(True)"""
 FIND = """
 import builtins
 found = [place for place in (".", "/tmp", "/var/tmp", "/dev/shm", os.path.expanduser("~"), "/") if os.path.exists(f"{place}/{MARK}-left")]
-found += [name for name in ("sitecustomize.py", "json.py", "usercustomize.py") if os.path.exists(name)]
 tell(found + (["the environment"] if "AGENTRL_LEFT" in os.environ else []) + (["builtins"] if hasattr(builtins, "agentrl_left") else [])
     + (["a module"] if hasattr(json, "agentrl_left") else []))"""
 
@@ -342,7 +344,7 @@ async def left(target: Target) -> None:
 
 
 RESISTANT = r"""
-import stat
+os.mkdir(MARK + "-locked"); os.chdir(MARK + "-locked")
 os.makedirs("locked/inner"); open("locked/inner/file", "w").close()
 for name in ("new\nline", "-rf", "\udcff", "x" * 250, " ", "*"): works(lambda: os.mkdir("locked/" + name))
 works(lambda: os.symlink("/", "locked/root")); works(lambda: os.symlink("loop", "loop")); works(lambda: os.mkfifo("locked/fifo"))
@@ -356,7 +358,7 @@ async def resistant(target: Target) -> None:
         told, done = await target.attack(RESISTANT)
         require(told is True, ending(done))
     for _ in range(3):
-        found, done = await target.attack("tell(os.listdir('.'))")
+        found, done = await target.attack("tell([name for name in os.listdir('.') if MARK in name])")
         require(found == [], f"the next one finds {found} ({ending(done)})")
 
 

@@ -135,7 +135,7 @@ def f(x):
         try:
             for _ in range(9): os.write(fd, struct.pack("<cI", b"V", 4) + b"true")
         except OSError: pass
-    for name in ("result.json", "reward.txt", "/tmp/reward.txt", "reward.json"):
+    for name in ("result.json", "reward.txt", "reward.json"):
         try: open(name, "w").write('{"passed": 3, "reward": 1.0}')
         except OSError: pass
     os._exit(0)""",
@@ -223,6 +223,7 @@ def f(x):
     return 0"""
         await function_cases(sandbox, code, "f", CASES, timeout=5.0)
         result = await function_cases(sandbox, "def f(x): return 1", "f", CASES, timeout=5.0)
+        await sandbox.python(f"import os\nfor name in {names!r}:\n    if os.path.exists(name + '.py'): os.unlink(name + '.py')")
     require(result.passed == 0, f"a wrong solution passed {result.passed} cases afterwards")
 
 

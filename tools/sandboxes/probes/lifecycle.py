@@ -130,9 +130,11 @@ async def bounded(target: Target) -> None:
 
 @probe("sixty in a row, each with its own answer")
 async def many(target: Target) -> str:
+    mine = f"{target.bait.mark}-mine"
+
     async def one(number: int) -> bool:
         async with target.sandbox() as sandbox:
-            done = await sandbox.python(f"open('mine', 'x').close(); print({number} * 2, input())", stdin=f"{number}")
+            done = await sandbox.python(f"open('{mine}', 'x').close(); print({number} * 2, input())", stdin=f"{number}")
         return done.stdout.split() == [str(number * 2), str(number)]
 
     begun = time.monotonic()
@@ -271,7 +273,7 @@ async def nothing_left(target: Target) -> str:
     async with target.another(slots=3) as pool:
         for turn in range(6):
             async with target.sandbox(pool) as sandbox:
-                await sandbox.python(target.program(f"open('x', 'w').close(); tell({turn})"))
+                await sandbox.python(target.program(f"open(MARK, 'w').close(); tell({turn})"))
                 with contextlib.suppress(NotImplementedError):
                     await sandbox.write("a", b"b")
     clean = await marks.until(lambda: marks.traces(os.getpid()) <= before)

@@ -178,9 +178,9 @@ async def sparse(target: Target) -> str:
     """Empty space costs nothing to make; reading it on the host must not cost its size."""
     size = 3 * target.spec.disk_bytes
     async with target.sandbox() as sandbox:
-        await sandbox.python(target.program(f"with open('sparse', 'wb') as file: file.truncate({size})"))
+        await sandbox.python(target.program(f"with open(MARK + '-sparse', 'wb') as file: file.truncate({size})"))
         try:
-            data, grown = await marks.largest(marks.memory, sandbox.read("sparse"))
+            data, grown = await marks.largest(marks.memory, sandbox.read(f"{target.bait.mark}-sparse"))
         except (OSError, ValueError) as error:
             return f"refused: {str(error)[:60]}"
     require(len(data) < size, f"the host read {len(data) >> 20} MB of nothing; {target.spec.disk_bytes >> 20} are allowed")
