@@ -142,7 +142,7 @@ def _strays(family: Family, pieces: Iterable[str], tools: Sequence[ToolSpec]) ->
     for piece in pieces:
         text = piece if family.messages else _without_thoughts(family, piece)
         if mark := _MARKS.search(text):
-            return [f"{mark[0]!r} begins a call, but none is there in the form that is read here"]
+            return [f"{mark[0]!r} begins a call, but not in the form that is read here"]
         if tools and _is_loose_call(text.strip(), tools):
             return ["it is not in the form that is read here"]
     return []
