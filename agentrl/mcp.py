@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from inspect import signature
 from os import PathLike, fspath
 from typing import Any
 
@@ -52,7 +53,7 @@ def mcp(
         "max_output": max_output,
         "start_timeout": start_timeout,
     }
-    return use("mcp", **settings)
+    return use("mcp", **_set(settings, mcp))
 
 
 def openapi(
@@ -82,7 +83,14 @@ def openapi(
         "timeout": timeout,
         "max_output": max_output,
     }
-    return use("openapi", **settings)
+    return use("openapi", **_set(settings, openapi))
+
+
+def _set(settings: Mapping[str, Any], function: Any) -> dict[str, Any]:
+    """Those that are not the defaults of `function`."""
+    defaults = {name: p.default for name, p in signature(function).parameters.items()}
+    empty = (None, "", [], {})
+    return {name: value for name, value in settings.items() if value not in empty and value != defaults[name]}
 
 
 def _words(command: str | Sequence[str | PathLike[str]]) -> list[str]:

@@ -32,12 +32,21 @@ class ToolSource(Protocol):
         ...
 
 
+SECRET = ("env", "headers")
+"""Settings whose values are not shown."""
+
+
 @dataclass(frozen=True, slots=True)
 class Use:
     """A registered tool with its settings, as `use` gives it. Plain data: it can be sent to another process."""
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """As it is written, but for values that may be keys to a server: of `env` and `headers` only the names are shown."""
+        shown = {k: dict.fromkeys(v, "...") if k in SECRET and isinstance(v, Mapping) else v for k, v in self.settings.items()}
+        return f"rl.use({', '.join([repr(self.name), *(f'{k}={v!r}' for k, v in shown.items())])})"
 
     @property
     def key(self) -> str:

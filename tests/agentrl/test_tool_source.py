@@ -242,6 +242,15 @@ def test_use_is_plain_data() -> None:
     assert item.key == rl.use("search", top=3, corpus="a").key != rl.use("search", top=4, corpus="a").key
 
 
+def test_it_is_shown_as_it_is_written_without_keys_to_servers() -> None:
+    assert repr(rl.use("search", top=3)) == "rl.use('search', top=3)"
+    item = rl.mcp(url="http://a", headers={"Authorization": "Bearer 123"}, timeout=0, shared=True)
+    shown = "rl.use('mcp', url='http://a', headers={'Authorization': '...'}, shared=True, timeout=0)"
+    assert repr(item) == shown
+    assert repr(rl.mcp("python server.py")) == "rl.use('mcp', command=['python', 'server.py'])"
+    assert item.settings["headers"] == {"Authorization": "Bearer 123"}
+
+
 def _call(name: str, arguments: str = "{}") -> str:
     return f'<call>{{"name": "{name}", "arguments": {arguments}}}</call>'
 
