@@ -12,6 +12,7 @@ import agentrl as rl
 from agentrl.engine import EngineDead
 from agentrl.episode import GroupState, RolloutError
 from agentrl.rollout.lag import INTERVAL
+from agentrl.rollout.manager import CLOSE_TIMEOUT
 from tests.support.clock import Clock
 from tests.support.engine import FakeEngine, says
 from tests.support.episodes import Numbered
@@ -150,6 +151,34 @@ def test_closing_frees_everything_and_wakes_the_waiting(tmp_path: Path) -> None:
             with pytest.raises(RolloutError, match="closed"):
                 await waiting
             assert store.numbers(GroupState.RUNNING) == [0, 1]
+
+    run(main)
+
+
+def test_an_environment_that_will_not_be_cancelled_does_not_hold_up_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        clock, release, begun = Clock(monkeypatch), asyncio.Event(), asyncio.Event()
+
+        class Stubborn(Paid):
+            async def step(self, action: rl.Action) -> rl.Step:
+                begun.set()
+                try:
+                    await release.wait()
+                except asyncio.CancelledError:
+                    clock.let_pass(CLOSE_TIMEOUT + 1.0)
+                    await release.wait()
+                return rl.done()
+
+        async with managed(tmp_path, draws, make_env=Stubborn, limits=limited(turn_timeout=500.0)) as (manager, _, _engine):
+            waiting = asyncio.create_task(manager.next_batch(1))
+            await begun.wait()
+            with pytest.raises(RolloutError, match=r"group 0 did not close within 90 s"):
+                await manager.aclose()
+            with pytest.raises(RolloutError, match="the rollout manager is closed"):
+                await waiting
+            release.set()
 
     run(main)
 
