@@ -17,7 +17,8 @@ from .arithmetic import LONGEST, Malformed, parsed, plain, shown, value_of
 from .countdown_tasks import FAMILY
 from .drawn import drawn
 
-_EXPRESSION = re.compile(rf"[-\d(][\d\s+*/().-]{{0,{LONGEST}}}[\d)]")
+_EXPRESSION = re.compile(rf"[-\d(][\d\s+*/().-]{{0,{LONGEST}}}[\d)](?!\d|\.\d|\s*(?:[+/(]|\*(?!\*)))")
+"""One that does not go on: 3 + 4 is none in "3 + 4 * x". (Two stars end what is bold.)"""
 
 
 class Countdown(Env):

@@ -60,9 +60,11 @@ def sketch(level: int, rng: random.Random) -> Numbers:
 
 def finish(level: int, drawn: Numbers, rng: random.Random) -> Puzzle:
     numbers = ", ".join(map(str, drawn.numbers))
-    prompt = f"Reach {drawn.goal} with the numbers {numbers}, each at most once, by + - * / and brackets. Say one expression."
+    rules = f"Reach {drawn.goal} with the numbers {numbers}, each at most once, by + - * / and brackets."
     public = {"numbers": list(drawn.numbers), "goal": drawn.goal}
-    return Puzzle(prompt=prompt, public=public, secret={"solution": drawn.solution})
+    return Puzzle(
+        prompt=f"{rules} Say only the expression, as in (3 + 4) * 2.", public=public, secret={"solution": drawn.solution}
+    )
 
 
 def _joined(numbers: Sequence[int], operators: str, rng: random.Random) -> tuple[int, str]:

@@ -8,7 +8,7 @@ from agentrl.task import Task, TaskSource
 
 from .drawn import drawn
 from .frozen_lake_tasks import FAMILY, is_inside
-from .moves import STEPS, beside, read_moves, spaced
+from .moves import STEPS, asked, beside, read_moves, spaced
 
 
 class FrozenLake(Env):
@@ -34,8 +34,7 @@ class FrozenLake(Env):
         self._lake: list[str] = task.public["lake"]
         self._cell = (0, 0)
         ice = " The ice is slippery: a move may go aside." if self.slip else ""
-        says = f"Say up to {self.moves_per_turn} moves a turn: up, down, left, right."
-        return f"{task.prompt}{ice} {says}\n{self.board()}"
+        return f"{task.prompt}{ice}\n{self.board()}\n{asked(self.moves_per_turn)}"
 
     def step(self, action: Action) -> Step | str:
         notes = []

@@ -17,6 +17,8 @@ from .moves import Cell, spaced
 _WORDS = re.compile(r"open|cells?|rows?|columns?|col|and|r|c", re.IGNORECASE)
 """What may stand around the numbers of cells."""
 
+ASKED = "Say only cells to open, each as row and column, as in: 2 3, 4 1"
+
 
 class Minesweeper(Env):
     """Open every cell without a mine. A mine ends the episode; the first cell is safe.
@@ -38,7 +40,7 @@ class Minesweeper(Env):
         self._open: set[Cell] = set()
         self._first: set[Cell] = set()
         self._mines: frozenset[Cell] = frozenset()
-        return f"{task.prompt}\n{self.board()}"
+        return f"{task.prompt}\n{self.board()}\n{ASKED}"
 
     def step(self, action: Action) -> Step | str:
         notes = []
@@ -112,5 +114,5 @@ def read_cells(text: str) -> list[Cell]:
         if numbers and not alone:
             break
     if not found or len(found) % 2:
-        raise ParseError("Say cells to open, each as two numbers, row and column, as in: 2 3, 4 1")
+        raise ParseError(ASKED)
     return list(zip(found[::2], found[1::2], strict=True))

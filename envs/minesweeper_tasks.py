@@ -22,8 +22,7 @@ def finish(level: int, order: tuple[int, ...], rng: random.Random) -> Puzzle:
     size, mines = LEVELS[level]
     prompt = (
         f"Open all cells of a field of {size} x {size} but the {mines} that hold a mine. An open cell shows how many of its "
-        "neighbors, up to eight, hold one; ? is closed. The first cell that you open is safe. "
-        "Say cells to open, each as row and column, as in: 2 3, 4 1"
+        "neighbors, up to eight, hold one; ? is closed. The first cell that you open is safe."
     )
     return Puzzle(prompt=prompt, public={"size": size, "mines": mines}, secret={"order": list(order)})
 

@@ -15,7 +15,10 @@ STEPS: dict[str, Cell] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right
 OPPOSITE = {"up": "down", "down": "up", "left": "right", "right": "left"}
 
 _SHORT = {"u": "up", "d": "down", "l": "left", "r": "right", "↑": "up", "↓": "down", "←": "left", "→": "right"}
-_WORD = re.compile(r"\b(up|down|left|right)\b|([↑↓←→])", re.IGNORECASE | re.ASCII)
+_ONE = r"(?:\b(?:up|down|left|right)\b|[↑↓←→])"
+_WORD = re.compile(_ONE, re.IGNORECASE | re.ASCII)
+_RUN = re.compile(rf"{_ONE}(?:(?:[^a-z]|\band\b|\bthen\b)*{_ONE})*", re.IGNORECASE | re.ASCII)
+"""Moves with nothing else between them."""
 _LETTERS = re.compile(r"[\W\d_]*(?:[udlr↑↓←→][\W\d_]*)+", re.IGNORECASE)
 
 
@@ -28,8 +31,19 @@ def beside(cell: Cell, direction: str) -> Cell:
     return cell[0] + STEPS[direction][0], cell[1] + STEPS[direction][1]
 
 
+def asked(most: int) -> str:
+    """How moves are to be said.
+
+    >>> asked(1)
+    'Say only a move: up, down, left or right.'
+    """
+    return (
+        f"Say only moves, up to {most} a turn, as in: down, right" if most > 1 else "Say only a move: up, down, left or right."
+    )
+
+
 def read_moves(text: str) -> list[str]:
-    """The moves of the answer: those in its <answer>, or in its last line that has any with the lines of moves alone before it.
+    """The moves of the answer: the last run of them in its last line that has any, or those of all lines of moves at its end.
 
     Letters stand for moves where a line has nothing else. Raises ParseError.
 
@@ -53,7 +67,8 @@ def read_moves(text: str) -> list[str]:
 def _moves(line: str) -> list[str]:
     if _LETTERS.fullmatch(line):
         return [_SHORT[letter.lower()] for letter in line if letter.lower() in _SHORT]
-    return [word.lower() or _SHORT[arrow] for word, arrow in _WORD.findall(line)]
+    runs = _RUN.findall(line)
+    return [_SHORT.get(word, word.lower()) for word in _WORD.findall(runs[-1])] if runs else []
 
 
 def _is_alone(line: str) -> bool:

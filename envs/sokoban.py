@@ -8,7 +8,7 @@ from agentrl.reward import reward
 from agentrl.task import Task, TaskSource
 
 from .drawn import drawn
-from .moves import Cell, beside, read_moves
+from .moves import Cell, asked, beside, read_moves
 from .sokoban_tasks import FAMILY, Room
 
 
@@ -35,7 +35,7 @@ class Sokoban(Env):
         self._room = Room(floor=frozenset(cells["floor"]), goals=frozenset(cells["goals"]))
         self._boxes = frozenset(cells["boxes"])
         self._player = _cell(task.public["player"])
-        return f"{task.prompt} Say up to {self.moves_per_turn} moves a turn: up, down, left, right.\n{self.board()}"
+        return f"{task.prompt}\n{self.board()}\n{asked(self.moves_per_turn)}"
 
     def step(self, action: Action) -> Step | str:
         notes = []

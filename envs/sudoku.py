@@ -43,7 +43,7 @@ class Sudoku(Env):
         if self._grid == self.task.secret["solution"]:
             return done("Correct.")
         problems = broken(self._grid, clues)
-        return "\n".join([*problems[:SHOWN], "Say the whole grid again:", board(clues)])
+        return "\n".join([*problems[:SHOWN], board(clues), "Say only the whole grid."])
 
     @reward
     def solved(self) -> float:
@@ -65,7 +65,7 @@ def read_grid(text: str, size: int) -> str:
     rows = [line for line in lines if row.fullmatch(line)][-size:]
     whole = "".join(rows) if len(rows) == size else "".join(line for line in lines if line)
     if not re.fullmatch(rf"[1-{size}0._]{{{size**2}}}", whole):
-        raise ParseError(f"Say the whole grid: {size} lines of {size} digits from 1 to {size}.")
+        raise ParseError(f"Say only the whole grid: {size} lines of {size} digits from 1 to {size}.")
     return whole.replace(".", "0").replace("_", "0")
 
 

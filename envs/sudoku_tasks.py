@@ -53,7 +53,7 @@ def finish(level: int, grid: Grid, rng: random.Random) -> Puzzle:
     size, clues = isqrt(len(grid.solution)), grid.clues
     box = isqrt(size)
     rules = f"Solve the sudoku: each row, column and box of {box} x {box} cells holds every digit from 1 to {size} once."
-    prompt = f"{rules} A dot is a free cell. Say the whole grid, {size} lines of {size} digits.\n{board(clues)}"
+    prompt = f"{rules} A dot is a free cell.\n{board(clues)}\nSay only the whole grid: {size} lines of {size} digits."
     return Puzzle(prompt=prompt, public={"clues": clues}, secret={"solution": grid.solution})
 
 

@@ -15,7 +15,7 @@ from .wordle_tasks import FAMILY
 
 _FORMS = (
     r"<guess>\W*([a-z]{5})\W*</",
-    r"\b([a-z](?:[ -][a-z]){4})\b",
+    r"(?<![a-z][ -])\b([a-z](?:[ -][a-z]){4})\b(?![ -][a-z]\b)",
     r"[\[*_`\"'“‘]([a-z]{5})[\]*_`\"'”’]",
     r"\bguess(?: is|ing)?\W{1,3}([a-z]{5})\b",
     r"(?-i:\b([A-Z]{5})\b)",

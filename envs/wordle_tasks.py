@@ -32,7 +32,7 @@ def finish(level: int, secret: str, rng: random.Random) -> Puzzle:
     choices = sorted([secret, *others])
     hints = {1: f" It is one of: {', '.join(choices)}.", 2: f" It begins with {secret[0]!r}.", 3: ""}
     public = {"choices": choices} if level == 1 else {}
-    return Puzzle(prompt=RULES + hints[level], public=public, secret={"word": secret})
+    return Puzzle(prompt=f"{RULES}{hints[level]} Say only the word.", public=public, secret={"word": secret})
 
 
 FAMILY = Family(name="wordle", levels=(1, 2, 3), sketch=sketch, finish=finish, key=str)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from agentrl.envs.minesweeper_tasks import laid
@@ -24,7 +25,7 @@ def every_safe_cell(task: Task, rng: random.Random) -> Policy:
 
 def any_cell(task: Task, rng: random.Random) -> Policy:
     def play(messages: Sequence[Message]) -> str:
-        rows = [line.split()[1:] for line in messages[-1].text.splitlines()[-task.public["size"] :]]
+        rows = [line.split()[1:] for line in messages[-1].text.splitlines() if re.fullmatch(r"\d( [\d?])+", line)]
         closed = [(i, j) for i, row in enumerate(rows) for j, sign in enumerate(row) if sign == "?"]
         return _said([rng.choice(closed)])
 

@@ -68,6 +68,8 @@ def test_level_1_needs_no_products():
         ("First 10 + 10 = 20.\nThen I take 3 * 4 + 10 = 22", "3 * 4 + 10"),
         ("3 * 4 = 12, 12 + 10 = 22", "12 + 10"),
         ("10 + 10\nThat is it.", "10 + 10"),
+        ("**3 * 4 + 10**", "3 * 4 + 10"),
+        ("3 * 4 + 10 - that is 22", "3 * 4 + 10"),
     ],
 )
 def test_reading(text, read):
@@ -75,7 +77,22 @@ def test_reading(text, read):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "22", "I cannot.", "(22)", "-22", "a + b", "= 22", "(3 * 4) + (10", "3 ** 4", "10 % 4", "10 // 4"]
+    "text",
+    [
+        "",
+        "22",
+        "I cannot.",
+        "(22)",
+        "-22",
+        "a + b",
+        "= 22",
+        "(3 * 4) + (10",
+        "3 ** 4",
+        "3 + 4 + x",
+        "3 + 4 * (y",
+        "10 % 4",
+        "10 // 4",
+    ],
 )
 def test_no_expression(text):
     with pytest.raises(ParseError, match="Say one expression"):

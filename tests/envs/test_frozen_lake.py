@@ -49,7 +49,7 @@ def test_a_lake_without_a_way():
 
 def test_the_first_board():
     _, text = begun()
-    assert text == "Walk. Say up to 4 moves a turn: up, down, left, right.\nP _ _\n_ O _\n_ _ G"
+    assert text == "Walk.\nP _ _\n_ O _\n_ _ G\nSay only moves, up to 4 a turn, as in: down, right"
 
 
 def test_moves():

@@ -1,11 +1,12 @@
 """minesweeper: all ways in which mines can lie are tried: the numbers are right, and can be played by; opening, rewards."""
 
+import re
 from itertools import combinations
 
 import pytest
 
 from agentrl.env import as_step
-from agentrl.envs.minesweeper import Minesweeper, read_cells
+from agentrl.envs.minesweeper import ASKED, Minesweeper, read_cells
 from agentrl.envs.minesweeper_tasks import LEVELS, laid, neighbors
 from agentrl.messages import Action, ParseError
 from agentrl.task import Task
@@ -19,7 +20,8 @@ def around(cell):
 
 def shown(text, size):
     """cell -> number, of the open cells of a board."""
-    rows = [line.split(" ")[1:] for line in text.splitlines()[-size:]]
+    rows = [line.split(" ")[1:] for line in text.splitlines() if re.fullmatch(r"\d( [\d?])+", line)]
+    assert len(rows) == size
     return {(i, j): int(sign) for i, row in enumerate(rows) for j, sign in enumerate(row) if sign != "?"}
 
 
@@ -88,7 +90,7 @@ def begun():
 
 def test_boards():
     env, text = begun()
-    assert text == "Open.\n  1 2 3 4 5\n" + "\n".join(f"{row} ? ? ? ? ?" for row in range(1, 6))
+    assert text == "\n".join(["Open.", "  1 2 3 4 5", *(f"{row} ? ? ? ? ?" for row in range(1, 6)), ASKED])
     step = as_step(env.step(Action(text="open 1 1")))
     assert (
         step.observation[0].text

@@ -19,6 +19,8 @@ from agentrl.messages import ParseError
         ("go → then ↓", "right down"),
         ("I cannot go left, there is a hole.\n\nup", "up"),
         ("The gift is down and right of me.\ndown, down", "down down"),
+        ("Heads up. I go left, left and then down.", "left left down"),
+        ("Not up but right, right", "right right"),
         ("<answer>down, right</answer> because left is a hole", "down right"),
         ("<answer>up</answer> no: <answer>down</answer>", "down"),
         ("right, right, right.", "right right right"),

@@ -152,5 +152,5 @@ def test_rewards():
 
 def test_feedback_shows_the_puzzle_again_and_not_the_solution():
     text = played("1243341221434321")[0][0].observation[0].text
-    assert text.endswith("Say the whole grid again:\n1 2 . .\n3 4 1 2\n2 1 4 3\n4 3 2 1")
+    assert text.endswith("\n1 2 . .\n3 4 1 2\n2 1 4 3\n4 3 2 1\nSay only the whole grid.")
     assert board(SOLVED) not in text

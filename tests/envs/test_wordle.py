@@ -77,7 +77,7 @@ def test_reading(text, guess):
     assert read_guess(text) == guess
 
 
-@pytest.mark.parametrize("text", ["", "no", "cranes", "cr4ne", "c r a n", "cr\u0130ne"])
+@pytest.mark.parametrize("text", ["", "no", "cranes", "cr4ne", "c r a n", "c r a n e s", "a-c-r-a-n-e", "cr\u0130ne"])
 def test_no_guess(text):
     with pytest.raises(ParseError, match="five letters"):
         read_guess(text)
@@ -107,7 +107,7 @@ def test_hints_of_the_levels():
     assert one.secret["word"] in one.public["choices"]
     assert len(set(one.public["choices"])) == 8
     assert all(word in one.prompt for word in one.public["choices"])
-    assert two.prompt.endswith(f"It begins with '{two.secret['word'][0]}'.")
+    assert f"It begins with '{two.secret['word'][0]}'." in two.prompt
     assert two.secret["word"] not in two.prompt
     assert three.secret["word"] not in three.prompt
 
