@@ -89,7 +89,7 @@ def openapi(
 def _set(settings: Mapping[str, Any], function: Any) -> dict[str, Any]:
     """Those that are not the defaults of `function`."""
     defaults = {name: p.default for name, p in signature(function).parameters.items()}
-    empty = (None, "", [], {})
+    empty: tuple[Any, ...] = (None, "", [], {})
     return {name: value for name, value in settings.items() if value not in empty and value != defaults[name]}
 
 
