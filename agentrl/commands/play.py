@@ -67,9 +67,7 @@ async def play(config: Config, world: World, env: Env, task: Task, answers: Mapp
     person = Person(shows[main], renderer, shows)
     timeout = config.rollout.turn_timeout
     async with sandboxes(world, config.sandbox) as pool:
-        return await play_by_hand(
-            env, person, renderer, task, seed=config.seed, pool=pool, seconds=HOUR, turn_timeout=timeout
-        )
+        return await play_by_hand(env, person, renderer, task, seed=config.seed, pool=pool, seconds=HOUR, turn_timeout=timeout)
 
 
 class Show:
