@@ -42,6 +42,21 @@ def test_siblings_share_the_start_and_draw_for_themselves() -> None:
     assert other.episodes[0].messages[0] != played.episodes[0].messages[0]
 
 
+def test_worlds_and_draws_are_of_the_runs_seed() -> None:
+    class Dice(rl.Env):
+        def reset(self, task: rl.Task) -> str:
+            return str(self.rng.random())
+
+    starts, draws_of = [], []
+    for seed in (1, 1, 2):
+        engine = FakeEngine(draws)
+        starts.append(play(engine, make_env=Dice, seed=seed).episodes[0].messages[0].text)
+        draws_of.append({request.sampling.seed for request in engine.requests})
+    assert starts[0] == starts[1] != starts[2]
+    assert draws_of[0] == draws_of[1]
+    assert not draws_of[1] & draws_of[2]
+
+
 def test_siblings_play_at_the_same_time() -> None:
     engine = FakeEngine(draws, tick=0.0)
     play(engine)
