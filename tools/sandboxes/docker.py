@@ -182,6 +182,9 @@ class DockerPool:
             await self.threaded(self._api.start, name)
             async with asyncio.timeout(START_TIMEOUT):
                 await container.link.started()
+        except TimeoutError:
+            await self.remove(container)
+            raise TimeoutError(f"it gave no sign of life within {START_TIMEOUT:g} s") from None
         except BaseException:
             await asyncio.shield(self.remove(container))
             raise

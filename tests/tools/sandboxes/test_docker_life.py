@@ -14,7 +14,7 @@ from agentrl.errors import UsageError
 from agentrl.sandbox import IsolationError, SandboxError, SandboxLost, SandboxSpec
 
 pytest.importorskip("docker", reason="the extra 'docker' is not installed")
-from agentrl.tools.sandboxes import docker_daemon
+from agentrl.tools.sandboxes import docker, docker_daemon, docker_image
 from agentrl.tools.sandboxes.docker import DockerPool, DockerSandbox
 
 from .conftest import CONTAINER_SPEC as SPEC
@@ -65,6 +65,15 @@ def test_a_worker_that_hangs_is_lost(background: Background, docker_host: str) -
             assert not await sandbox.alive()
 
     background.run(main(), timeout=200)
+
+
+def test_a_start_that_hangs_is_given_up_and_its_container_removed(docker_host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(docker, "START_TIMEOUT", 1.0)
+    monkeypatch.setattr(docker_image, "START", "import time; time.sleep(100)")
+    with pytest.raises(IsolationError, match="it gave no sign of life within 1 s"):
+        asyncio.run(DockerPool.open(SPEC, 1, warm=1))
+    listed = subprocess.run(["docker", "ps", "-a", "--no-trunc"], capture_output=True, text=True, check=True).stdout
+    assert "time.sleep(100)" not in listed
 
 
 def test_acquire_is_first_come_first_served_and_bounded(background: Background, docker_host: str) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
 import sysconfig
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -251,3 +253,15 @@ def test_what_hostile_code_left_behind_keeps_no_run_from_starting(tmp_path: Path
     (tmp_path / "made").mkdir()
     process._make_scratch(1)
     assert os.listdir(tmp_path) == ["made"]
+
+
+def test_restore_undoes_what_an_owner_can_do_to_a_folder() -> None:
+    """In memory, where extended attributes can be set."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as path:
+        os.chmod(path, 0)
+        os.utime(path, (5, 5))
+        with contextlib.suppress(OSError):  # an old kernel has none there
+            os.setxattr(path, "user.left", b"1")
+        folder.restore(path, 0o1777)
+        state = os.stat(path)
+        assert (state.st_mode & 0o7777, state.st_atime, state.st_mtime, os.listxattr(path)) == (0o1777, 0, 0, [])

@@ -37,6 +37,15 @@ print(1 + 1, Solution().add(1, 2), f(3), len("text".split()), max(1, 2), sum([1,
 print("text", 1.5, True, None, [1, 2])
 1 / 0
 """
+NUMPY = b"""
+import numpy as np
+
+a = np.arange(6.0).reshape(2, 3)
+b = np.array([[1, 2], [3, 4], [5, 6]])
+print(a, b, a @ b, a.sum(), b.mean(axis=0), a.max(), np.ones(3).sum(), np.zeros((2, 2)), a[0, 1], a[:, 1], b[b > 2])
+print(np.dot(b, b.T), np.sort(b, axis=None), np.where(a > 1, a, 0), np.sqrt(a), np.linspace(0, 1, 3), b.dtype, b.tolist())
+1 / 0
+"""
 
 
 def settle() -> None:
@@ -54,7 +63,9 @@ def play() -> None:
     for fd in (1, 2):
         os.dup2(quiet, fd)
     for _ in range(TIMES):
-        _once()
+        _perform(PROGRAM)
+        if "numpy" in sys.modules:
+            _perform(NUMPY)
     for fd, saved in zip((1, 2), kept, strict=True):
         os.dup2(saved, fd)
     for fd in (quiet, *kept):
@@ -63,10 +74,10 @@ def play() -> None:
     linecache.cache.clear()
 
 
-def _once() -> None:
-    module = script.start(PROGRAM)
+def _perform(program: bytes) -> None:
+    module = script.start(program)
     try:
-        exec(compile(PROGRAM, script.NAME, "exec", dont_inherit=True), module.__dict__)
+        exec(compile(program, script.NAME, "exec", dont_inherit=True), module.__dict__)
     except ZeroDivisionError as error:
         script.report(error)
     traceback.format_exc()
