@@ -262,6 +262,11 @@ def test_importing_agentrl_takes_under_half_a_second() -> None:
     assert min(float(_fresh(code)) for _ in range(5)) < 0.5
 
 
+def test_no_file_of_tests_holds_two_subjects() -> None:
+    lengths = {file.relative_to(ROOT).as_posix(): file.read_text().count("\n") for file in (ROOT / "tests").rglob("*.py")}
+    assert {name: lines for name, lines in lengths.items() if lines > LONGEST_FILE} == {}
+
+
 def test_every_part_has_a_package_and_tests_mirror_it() -> None:
     for part in PARTS:
         folders = {file.parent for file in (ROOT / part).rglob("*.py")}
