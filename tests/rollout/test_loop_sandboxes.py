@@ -127,6 +127,19 @@ def test_graders_get_a_fresh_sandbox_even_when_agents_hold_all() -> None:
     asyncio.run(main())
 
 
+def test_a_grader_of_a_fresh_sandbox_cannot_use_the_agents_any_more() -> None:
+    class Peeks(Boxed):
+        @rl.reward()
+        async def tests(self, fresh: rl.Sandbox) -> float:
+            return float((await self.sandbox.python("grade")).ok)
+
+    pool = FakePool()
+    episode = run(Peeks(), CALL, "done", pool=pool)
+    assert (episode.outcome.is_aborted, episode.rewards) == (True, {})
+    assert "this sandbox is closed" in episode.error
+    assert (pool.acquired, pool.open) == (2, 0)
+
+
 def test_cancellation_closes_environment_and_sandbox_and_frees_the_engine() -> None:
     async def main() -> None:
         pool, env = FakePool(), Boxed()
