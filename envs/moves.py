@@ -15,7 +15,7 @@ STEPS: dict[str, Cell] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right
 OPPOSITE = {"up": "down", "down": "up", "left": "right", "right": "left"}
 
 _SHORT = {"u": "up", "d": "down", "l": "left", "r": "right", "↑": "up", "↓": "down", "←": "left", "→": "right"}
-_ONE = r"(?:\b(?:up|down|left|right)\b|[↑↓←→])"
+_ONE = r"(?:\b(?:up(?! to\b)|down|left|right)\b|[↑↓←→])"
 _WORD = re.compile(_ONE, re.IGNORECASE | re.ASCII)
 _RUN = re.compile(rf"{_ONE}(?:(?:[^a-z]|\band\b|\bthen\b)*{_ONE})*", re.IGNORECASE | re.ASCII)
 """Moves with nothing else between them."""
