@@ -1,7 +1,8 @@
 """`agentrl sandbox bench`: what one execution costs on a backend, beside `subprocess.run` in the same run.
 
 CPU time is that of all processes that work for it: this one, its descendants, and a docker daemon with its containers where
-the backend uses one. So it can be trusted on a busy machine; rates and latencies cannot.
+the backend uses one. A busy machine makes it dearer for everyone, so each measurement is cut in rounds and every round runs
+plain interpreters as well: the share of those is the figure to compare. Rates and waits say as much of the machine.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from agentrl.sandbox import Sandbox, SandboxPool, SandboxSpec
+from agentrl.sandbox import Sandbox, SandboxError, SandboxPool, SandboxSpec
 
 from .probes.target import Backend
 from .zygote import watch
@@ -28,6 +29,9 @@ Once = Callable[[], Awaitable[None]]
 PRINT, NUMPY = "print(1 + 1)", "import numpy; print(int(numpy.ones(2).sum()))"
 CANDIDATE = "def f(x):\n    return x + 1"
 WITH_NUMPY = "import numpy"
+ROUNDS = 5
+PLAIN = {PRINT: 6, NUMPY: 2}
+"""Plain interpreters of a round."""
 PROGRAMS = 20
 CALLS = (10, 100)
 PARALLEL = (1, 8, 64)
@@ -42,7 +46,7 @@ GROUPS = (
 """Where the CPU time of all containers stands, those that are gone included; below /sys/fs/cgroup."""
 
 
-class Wrong(RuntimeError):
+class Wrong(SandboxError):
     """An execution did not give what it must: what was measured would mean nothing."""
 
 
@@ -50,13 +54,15 @@ class Wrong(RuntimeError):
 class Row:
     """One measurement. Times in milliseconds, `cpu` of one execution, latencies of what is asked for at once.
 
-    >>> Row(name="print(1 + 1)", parallel=8, cpu=2.8, p50=13.0, p99=20.9, rate=601.0).parallel
+    >>> Row(name="print(1 + 1)", parallel=8, cpu=2.8, of_plain=0.25, p50=13.0, p99=20.9, rate=601.0).parallel
     8
     """
 
     name: str
     parallel: int
     cpu: float
+    of_plain: float
+    """The share of the CPU time that a plain interpreter took at the same time. 0.1: ten times less."""
     p50: float
     p99: float
     rate: float
@@ -72,7 +78,7 @@ async def bench(
     """
     for name, code in (("subprocess.run: print(1 + 1)", PRINT), ("subprocess.run: import numpy", NUMPY)):
         for count in sorted({1, min(8, max(parallel))}):
-            yield await measure(name, partial(_plain, code), count, seconds, cpu_seconds)
+            yield await measure(name, partial(_plain, code), count, seconds, cpu_seconds, beside=code)
     for count in parallel:
         pool = await backend.open(spec, count)
         try:
@@ -93,7 +99,8 @@ async def _executions(pool: SandboxPool, count: int, seconds: float, clock: Call
             await sandbox.aclose()
     for name, once, unit in _asked(pool):
         try:
-            row = await measure(name, once, count, seconds, clock, unit=unit)
+            beside = NUMPY if name == WITH_NUMPY else PRINT
+            row = await measure(name, once, count, seconds, clock, unit=unit, beside=beside)
         except NotImplementedError:
             continue
         except Wrong:
@@ -158,32 +165,63 @@ def _right(stdout: str) -> None:
         raise Wrong(f"{stdout[:200]!r} was printed, not 2")
 
 
-async def measure(name: str, once: Once, parallel: int, seconds: float, clock: Callable[[], float], *, unit: int = 1) -> Row:
-    """`once`, which does `unit` executions, in `parallel` loops for so many seconds, each loop at least twice."""
-    waits: list[float] = []
-
-    async def loop(end: float, least: int) -> None:
-        while least > 0 or time.monotonic() < end:
-            begun = time.monotonic()
-            await once()
-            waits.append(time.monotonic() - begun)
-            least -= 1
-
+async def measure(
+    name: str,
+    once: Once,
+    parallel: int,
+    seconds: float,
+    clock: Callable[[], float],
+    *,
+    unit: int = 1,
+    beside: str = PRINT,
+) -> Row:
+    """`once`, which does `unit` executions, in `parallel` loops for so many seconds; plain interpreters run `beside`."""
+    costs, shares, waits, walls = [], [], list[float](), 0.0
     await once()  # what is made at the first use is not measured
-    cpu, begun = clock(), time.monotonic()
-    async with asyncio.TaskGroup() as group:
-        for _ in range(parallel):
-            group.create_task(loop(begun + seconds, 2))
-    wall, cpu = time.monotonic() - begun, clock() - cpu
+    for _ in range(ROUNDS):
+        plain = await _plain_cpu(beside)
+        cpu, wall = clock(), time.monotonic()
+        done = await _burst(once, parallel, seconds / ROUNDS)
+        walls += time.monotonic() - wall
+        costs.append(1000 * (clock() - cpu) / (len(done) * unit))
+        shares.append(costs[-1] / plain)
+        waits += done
     waits.sort()
     return Row(
         name=name,
         parallel=parallel,
-        cpu=1000 * cpu / (len(waits) * unit),
+        cpu=statistics.median(costs),
+        of_plain=statistics.median(shares),
         p50=1000 * statistics.median(waits),
         p99=1000 * waits[int(len(waits) * 0.99)],
-        rate=len(waits) * unit / wall,
+        rate=len(waits) * unit / walls,
     )
+
+
+async def _plain_cpu(code: str) -> float:
+    """CPU milliseconds of a plain interpreter that runs this, now."""
+    cpu = cpu_seconds()
+    for _ in range(PLAIN[code]):
+        await _plain(code)
+    return 1000 * (cpu_seconds() - cpu) / PLAIN[code]
+
+
+async def _burst(once: Once, parallel: int, seconds: float) -> list[float]:
+    """Seconds that each took, all of them begun within `seconds`; one of each loop at least."""
+    waits: list[float] = []
+    end = time.monotonic() + seconds
+
+    async def loop() -> None:
+        begun = 0.0
+        while begun < end:
+            begun = time.monotonic()
+            await once()
+            waits.append(time.monotonic() - begun)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(parallel):
+            group.create_task(loop())
+    return waits
 
 
 def cpu_seconds() -> float:

@@ -54,7 +54,7 @@ class Soak:
     """What was killed."""
     seconds: float
     cpu: float
-    """Seconds, of all processes."""
+    """Seconds of a run, of all processes; the part in which the supervisor was killed left out."""
     memory: tuple[int, ...]
     left: tuple[str, ...]
 
@@ -128,28 +128,34 @@ class _Run:
         self._target, self._work, self._slots, self._total = target, work, slots, len(work)
         self._tops, self._progress = tops, progress
         self._ways = {HARMLESS: self._harmless, HOSTILE: self._hostile, CANCELLED: self._cancelled}
-        self._round: list[str] = []
+        self._part: list[str] = []
         self._endings: Counter[str] = Counter()
         self._wrong: list[str] = []
         self._memory: list[int] = []
         self._numbers, self._attacks = itertools.count(), itertools.cycle(PROGRAMS)
         self._done = self._lost = 0
         self._killed = ""
-        self._clock, self._cpu = time.monotonic(), bench.cpu_seconds()
+        self._costs: list[float] = []
+        self._kill_at = 0
+        self._clock = time.monotonic()
 
     async def all(self) -> None:
-        """In rounds, so that memory is measured while nothing runs."""
-        size = -(-len(self._work) // SAMPLES)
+        """In parts, so that memory is measured while nothing runs."""
+        size = -(-self._total // SAMPLES)
+        self._kill_at = self._total // 2 // size * size + size // 2  # in the middle of a part
         while self._work:
-            self._round, self._work = self._work[:size], self._work[size:]
+            self._part, self._work = self._work[:size], self._work[size:]
+            begun, count, killed = bench.cpu_seconds(), len(self._part), self._killed
             async with asyncio.TaskGroup() as group:
                 for _ in range(self._slots):
                     group.create_task(self._loop())
+            if killed == self._killed:  # else the CPU time of what was killed is lost with it
+                self._costs.append((bench.cpu_seconds() - begun) / count)
             self._memory.append(memory())
 
     async def _loop(self) -> None:
-        while self._round:
-            kind = self._round.pop()
+        while self._part:
+            kind = self._part.pop()
             try:
                 await self._ways[kind]()
             except SandboxError as error:
@@ -158,7 +164,7 @@ class _Run:
                     self._wrong.append(f"{kind}: {type(error).__name__}: {error}")
             self._done += 1
             self._progress(self._done)
-            if self._done == self._total // 2:
+            if self._done == self._kill_at:
                 self._kill_supervisor()
 
     async def _harmless(self) -> None:
@@ -192,5 +198,6 @@ class _Run:
         return Soak(
             runs=self._done, wrong=tuple(self._wrong), hostile=dict(self._endings), lost=self._lost,
             supervisor=self._killed or "nothing: the backend has no process of its own below this one",
-            seconds=time.monotonic() - self._clock, cpu=bench.cpu_seconds() - self._cpu, memory=tuple(self._memory), left=left,
+            seconds=time.monotonic() - self._clock, cpu=sum(self._costs) / max(1, len(self._costs)),
+            memory=tuple(self._memory), left=left,
         )  # fmt: skip

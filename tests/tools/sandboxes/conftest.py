@@ -93,6 +93,7 @@ def pools(background: Background) -> Iterator[dict[str, Local | str]]:
 
 
 def pick(pools: dict[str, Local | str], name: str) -> Local:
+    """That level's pool. Skips the test where this machine has none, or fails it; see support/isolation.py."""
     found = pools[name]
     if isinstance(found, str):
         absent(name, found)

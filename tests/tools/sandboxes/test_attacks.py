@@ -16,7 +16,7 @@ from agentrl.tools.sandboxes import process
 from agentrl.tools.sandboxes.probes import PROBES, SLOTS, SPEC, Backend, Outcome, Probe, Target, try_one
 from agentrl.tools.sandboxes.probes.bait import Bait
 
-from .conftest import LEVELS, Background, Local
+from .conftest import LEVELS, Background, Local, pick
 
 ROOT = Path(__file__).parents[3]
 WITHOUT_PROC = {"processes of the host, by /proc", "environments and arguments of all processes"}
@@ -40,9 +40,19 @@ def targets(pools: dict[str, Local | str], background: Background) -> Iterator[d
             background.run(target.pool.aclose())
 
 
+LEVEL = [
+    "namespace+cgroup",
+    pytest.param("namespace", marks=pytest.mark.slow),
+    pytest.param("landlock", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize("level", LEVEL)
 @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: f"{probe.group}: {probe.name}")
-def test_probe_passes(each: Local, targets: dict[str, Target], probe: Probe, background: Background) -> None:
-    level = each.pool.isolation
+def test_probe_passes(
+    level: str, pools: dict[str, Local | str], targets: dict[str, Target], probe: Probe, background: Background
+) -> None:
+    pick(pools, level)
     found = background.run(try_one(targets[level], probe), timeout=280)
     if level == "landlock" and probe.name in WITHOUT_PROC:
         assert (found.outcome, found.reason) == (Outcome.NOT_APPLICABLE, "no /proc inside")
