@@ -43,6 +43,7 @@ class Peer:
 
     @classmethod
     async def open(cls, spec: SandboxSpec | None = None, slots: int = 8) -> Peer:
+        os.environ.pop("PYTHONPATH", None)  # it is ours, and the tools hand it on
         os.chdir(tempfile.mkdtemp(prefix="peer-"))
         return cls(spec or SandboxSpec(), slots)
 
@@ -127,7 +128,7 @@ class Gem(Peer):
         action = f"<python>import base64; exec(base64.b64decode({hidden!r}).decode())</python>"
         _, failed, text, _ = tool.execute_action(action)
         late = time.monotonic() - begun >= timeout
-        return _told(text, begun, failed=failed, timed_out=failed and late)
+        return _told(text.removeprefix("Code execution result: "), begun, failed=failed, timed_out=failed and late)
 
 
 class GemBubblewrap(Gem):

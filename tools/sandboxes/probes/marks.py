@@ -159,7 +159,8 @@ def traces(owner: int) -> set[str]:
     """What a process with sandboxes may leave on this machine: its children, mounts, control groups, temporary folders."""
     found = {f"process {pid}" for pid in below(owner)}
     with contextlib.suppress(OSError):
-        found |= {f"mount {line.split()[4]}" for line in Path("/proc/self/mountinfo").read_text().splitlines()}
+        mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+        found |= {f"mount {fields[0]} at {fields[4]}" for fields in mounts if _may_be_ours(fields[4])}
     for place in ("/dev/shm", tempfile.gettempdir(), "/var/tmp"):
         found |= {str(path) for path in Path(place).glob("agentrl-*") if not _of_another(path.name)}
     for group in ("memory", "pids", "unified", "."):
@@ -167,6 +168,11 @@ def traces(owner: int) -> set[str]:
             paths = Path("/sys/fs/cgroup", group).rglob("agentrl-*")
             found |= {str(path) for path in paths if not _of_another(path.name)}
     return found
+
+
+def _may_be_ours(point: str) -> bool:
+    """A mount where sandboxes make theirs; a container's or a disk's elsewhere is someone else's."""
+    return "agentrl" in point or point in {*PLACES, "/proc", "/sys", "/run", "/mnt", tempfile.gettempdir(), os.getcwd()}
 
 
 def _of_another(name: str) -> bool:
