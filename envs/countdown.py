@@ -8,14 +8,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from agentrl.env import Env, Step, done
-from agentrl.messages import Action, ParseError
+from agentrl.messages import Action, Message, ParseError
 from agentrl.reward import reward
-from agentrl.task import TaskSource
+from agentrl.task import Task, TaskSource
 
 from .answer_part import answer_part
 from .arithmetic import LONGEST, Malformed, parsed, plain, shown, value_of
-from .countdown_tasks import FAMILY
+from .countdown_tasks import FAMILY, SOLVED, put
 from .drawn import drawn
+from .opening import opening
 
 _EXPRESSION = re.compile(rf"[-\d(][\d\s+*/().-]{{0,{LONGEST}}}[\d)](?!\d|\.\d|\s*(?:[+/(]|\*(?!\*)))")
 """One that does not go on: 3 + 4 is none in "3 + 4 * x". (Two stars end what is bold.)"""
@@ -29,6 +30,8 @@ class Countdown(Env):
     """
 
     max_turns = 3
+    demonstration: bool = True
+    """Whether a solved one is shown first. Right for small models; large ones do without."""
     legal_credit: float = 0.1
     """For an expression of the given numbers that misses the goal: a model learns the form before the arithmetic."""
 
@@ -38,6 +41,9 @@ class Countdown(Env):
     def tasks(cls, levels: int | list[int] = 1, *, seed: int = 0) -> TaskSource:
         """Endless puzzles, each with a solution."""
         return drawn(FAMILY, levels, seed)
+
+    def reset(self, task: Task) -> list[Message]:
+        return opening(task.prompt, (put(SOLVED), SOLVED.solution), shown=self.demonstration)
 
     def step(self, action: Action) -> Step | str:
         tree = action.parse(expression)

@@ -59,12 +59,15 @@ def sketch(level: int, rng: random.Random) -> Numbers:
 
 
 def finish(level: int, drawn: Numbers, rng: random.Random) -> Puzzle:
+    public = {"numbers": list(drawn.numbers), "goal": drawn.goal}
+    return Puzzle(prompt=put(drawn), public=public, secret={"solution": drawn.solution})
+
+
+def put(drawn: Numbers) -> str:
+    """The puzzle in words."""
     numbers = ", ".join(map(str, drawn.numbers))
     rules = f"Reach {drawn.goal} with the numbers {numbers}, each at most once, by + - * / and brackets."
-    public = {"numbers": list(drawn.numbers), "goal": drawn.goal}
-    return Puzzle(
-        prompt=f"{rules} Say only the expression, as in (3 + 4) * 2.", public=public, secret={"solution": drawn.solution}
-    )
+    return f"{rules} Say only the expression, as in (3 + 4) * 2."
 
 
 def _joined(numbers: Sequence[int], operators: str, rng: random.Random) -> tuple[int, str]:
@@ -84,5 +87,7 @@ def _fits(a: int, operator: str, b: int) -> bool:
     """Whether the result is a positive whole number, and another one than was put in."""
     return {"+": True, "-": a > b, "*": b > 1, "/": b > 1 and a % b == 0}[operator]
 
+
+SOLVED = Numbers(numbers=(7, 2, 4), goal=15, solution="7 + 2 * 4")
 
 FAMILY = Family(name="countdown", levels=tuple(LEVELS), sketch=sketch, finish=finish, key=lambda drawn: drawn.key)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from agentrl.env import Env, Step, done
-from agentrl.messages import Action
+from agentrl.messages import Action, Message
 from agentrl.task import Task, TaskSource
 
 from .drawn import drawn
-from .frozen_lake_tasks import FAMILY, is_inside
+from .frozen_lake_tasks import FAMILY, SOLVED, is_inside
 from .moves import STEPS, asked, beside, read_moves, spaced
+from .opening import opening
 
 
 class FrozenLake(Env):
@@ -19,6 +20,8 @@ class FrozenLake(Env):
     """
 
     max_turns = 12
+    demonstration: bool = True
+    """Whether a solved one is shown first. Right for small models; large ones do without."""
     moves_per_turn: int = 4
     slip: float = 0.0
     """Chance that a move goes to one of the two sides instead; 0.67 is gymnasium's slippery lake."""
@@ -28,13 +31,15 @@ class FrozenLake(Env):
         """Endless lakes."""
         return drawn(FAMILY, levels, seed)
 
-    def reset(self, task: Task) -> str:
+    def reset(self, task: Task) -> list[Message]:
         if self.moves_per_turn < 1:
             raise ValueError(f"moves_per_turn is {self.moves_per_turn}; it must be at least 1")
         self._lake: list[str] = task.public["lake"]
         self._cell = (0, 0)
         ice = " The ice is slippery: a move may go aside." if self.slip else ""
-        return f"{task.prompt}{ice}\n{self.board()}\n{asked(self.moves_per_turn)}"
+        board, way = SOLVED
+        texts = [f"{task.prompt}{ice}\n{shown}\n{asked(self.moves_per_turn)}" for shown in (board, self.board())]
+        return opening(texts[1], (texts[0], ", ".join(way[: self.moves_per_turn])), shown=self.demonstration)
 
     def step(self, action: Action) -> Step | str:
         notes = []

@@ -12,6 +12,8 @@ from .moves import STEPS, Cell, beside
 LEVELS = {1: (4, 0.2), 2: (6, 0.28), 3: (8, 0.32)}
 """level -> (rows and columns, share of holes)."""
 RULES = "You are P on a frozen lake. Walk to the gift G over the ice _ and do not step into a hole O."
+SOLVED = ("P _ _\nO _ O\n_ _ G", ["right", "down", "down", "right"])
+"""A board, and a way."""
 
 Lake = tuple[str, ...]
 """Rows of "_", "O" and, in the last corner, "G"."""

@@ -5,19 +5,18 @@ from __future__ import annotations
 import re
 
 from agentrl.env import Env, Step, done
-from agentrl.messages import Action, ParseError
+from agentrl.messages import Action, Message, ParseError
 from agentrl.reward import reward
 from agentrl.task import Task, TaskSource
 
 from .answer_part import answer_part
 from .drawn import drawn
-from .minesweeper_tasks import FAMILY, laid, neighbors
+from .minesweeper_tasks import ASKED, FAMILY, SOLVED, laid, neighbors, put
 from .moves import Cell, spaced
+from .opening import opening
 
 _WORDS = re.compile(r"open|cells?|rows?|columns?|col|and|r|c", re.IGNORECASE)
 """What may stand around the numbers of cells."""
-
-ASKED = "Say only cells to open, each as row and column, as in: 2 3, 4 1"
 
 
 class Minesweeper(Env):
@@ -28,6 +27,8 @@ class Minesweeper(Env):
     """
 
     max_turns = 16
+    demonstration: bool = True
+    """Whether a solved one is shown first. Right for small models; large ones do without."""
     open_credit: float = 0.5
 
     @classmethod
@@ -35,12 +36,12 @@ class Minesweeper(Env):
         """Endless fields."""
         return drawn(FAMILY, levels, seed)
 
-    def reset(self, task: Task) -> str:
+    def reset(self, task: Task) -> list[Message]:
         self._size: int = task.public["size"]
         self._open: set[Cell] = set()
         self._first: set[Cell] = set()
         self._mines: frozenset[Cell] = frozenset()
-        return f"{task.prompt}\n{self.board()}\n{ASKED}"
+        return opening(task.prompt, (put(3, 1, SOLVED[0]), SOLVED[1]), shown=self.demonstration)
 
     def step(self, action: Action) -> Step | str:
         notes = []

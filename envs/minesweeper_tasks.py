@@ -6,10 +6,14 @@ import random
 from collections.abc import Sequence
 
 from .drawn import Family, Puzzle
-from .moves import Cell
+from .moves import Cell, spaced
 
 LEVELS = {1: (5, 4), 2: (6, 6), 3: (8, 10)}
 """level -> (rows and columns, mines)."""
+
+ASKED = "Say only cells to open, each as row and column, as in: 2 3, 4 1"
+SOLVED = ("  1 2 3\n1 0 1 ?\n2 0 1 ?\n3 0 1 1", "1 3")
+"""A board of 3 x 3 with one mine, and what is safe."""
 
 
 def sketch(level: int, rng: random.Random) -> tuple[int, ...]:
@@ -20,11 +24,17 @@ def sketch(level: int, rng: random.Random) -> tuple[int, ...]:
 
 def finish(level: int, order: tuple[int, ...], rng: random.Random) -> Puzzle:
     size, mines = LEVELS[level]
-    prompt = (
+    closed = spaced([[" ", *map(str, range(1, size + 1))], *([str(row), *"?" * size] for row in range(1, size + 1))])
+    return Puzzle(prompt=put(size, mines, closed), public={"size": size, "mines": mines}, secret={"order": list(order)})
+
+
+def put(size: int, mines: int, board: str) -> str:
+    """The puzzle in words."""
+    rules = (
         f"Open all cells of a field of {size} x {size} but the {mines} that hold a mine. An open cell shows how many of its "
         "neighbors, up to eight, hold one; ? is closed. The first cell that you open is safe."
     )
-    return Puzzle(prompt=prompt, public={"size": size, "mines": mines}, secret={"order": list(order)})
+    return f"{rules}\n{board}\n{ASKED}"
 
 
 def laid(order: Sequence[int], size: int, mines: int, first: Cell) -> frozenset[Cell]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from agentrl.env import Env, Step, done
-from agentrl.messages import Action
+from agentrl.messages import Action, Message
 from agentrl.reward import reward
 from agentrl.task import Task, TaskSource
 
 from .drawn import drawn
 from .moves import Cell, asked, beside, read_moves
-from .sokoban_tasks import FAMILY, Room
+from .opening import opening
+from .sokoban_tasks import FAMILY, SOLVED, Room
 
 
 class Sokoban(Env):
@@ -20,6 +21,8 @@ class Sokoban(Env):
     """
 
     max_turns = 10
+    demonstration: bool = True
+    """Whether a solved one is shown first. Right for small models; large ones do without."""
     moves_per_turn: int = 8
     box_credit: float = 0.5
 
@@ -28,14 +31,16 @@ class Sokoban(Env):
         """Endless rooms, each with a solution."""
         return drawn(FAMILY, levels, seed)
 
-    def reset(self, task: Task) -> str:
+    def reset(self, task: Task) -> list[Message]:
         if self.moves_per_turn < 1:
             raise ValueError(f"moves_per_turn is {self.moves_per_turn}; it must be at least 1")
         cells = {name: [_cell(pair) for pair in task.public[name]] for name in ("floor", "goals", "boxes")}
         self._room = Room(floor=frozenset(cells["floor"]), goals=frozenset(cells["goals"]))
         self._boxes = frozenset(cells["boxes"])
         self._player = _cell(task.public["player"])
-        return f"{task.prompt}\n{self.board()}\n{asked(self.moves_per_turn)}"
+        board, moves = SOLVED
+        texts = [f"{task.prompt}\n{shown}\n{asked(self.moves_per_turn)}" for shown in (board, self.board())]
+        return opening(texts[1], (texts[0], ", ".join(moves)), shown=self.demonstration)
 
     def step(self, action: Action) -> Step | str:
         notes = []

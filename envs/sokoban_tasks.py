@@ -36,6 +36,9 @@ RULES = (
     "You can push one box, and pull none."
 )
 
+SOLVED = ("# # # # #\n# P B G #\n# _ _ _ #\n# # # # #", ["right"])
+"""A board, and its solution."""
+
 State = tuple[Cell, frozenset[Cell]]
 """(player, boxes)."""
 

@@ -6,13 +6,14 @@ import re
 from math import isqrt
 
 from agentrl.env import Env, Step, done
-from agentrl.messages import Action, ParseError
+from agentrl.messages import Action, Message, ParseError
 from agentrl.reward import reward
-from agentrl.task import TaskSource
+from agentrl.task import Task, TaskSource
 
 from .answer_part import answer_part
 from .drawn import drawn
-from .sudoku_tasks import FAMILY, board
+from .opening import opening
+from .sudoku_tasks import FAMILY, SOLVED, board, put
 
 _BETWEEN = re.compile(r"[\s|,;\[\]()*`]|^\s*row\s*\d+\s*:", re.IGNORECASE)
 """What may stand around the digits of a row."""
@@ -28,6 +29,8 @@ class Sudoku(Env):
     """
 
     max_turns = 3
+    demonstration: bool = True
+    """Whether a solved one is shown first. Right for small models; large ones do without."""
     cell_credit: float = 0.5
 
     _grid: str = ""
@@ -36,6 +39,10 @@ class Sudoku(Env):
     def tasks(cls, levels: int | list[int] = 1, *, seed: int = 0) -> TaskSource:
         """Endless puzzles, each with one solution."""
         return drawn(FAMILY, levels, seed)
+
+    def reset(self, task: Task) -> list[Message]:
+        clues, solution = SOLVED
+        return opening(task.prompt, (put(clues), board(solution)), shown=self.demonstration)
 
     def step(self, action: Action) -> Step | str:
         clues = self.task.public["clues"]

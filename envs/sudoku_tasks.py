@@ -15,6 +15,9 @@ from .moves import spaced
 LEVELS = {1: (4, 4, 6), 2: (4, 8, 10), 3: (9, 20, 30), 4: (9, 44, 52)}
 """level -> (rows and columns, fewest and most free cells)."""
 
+SOLVED = ("0143430112343410", "2143432112343412")
+"""Clues, and the solution."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
@@ -50,11 +53,15 @@ def sketch(level: int, rng: random.Random) -> Grid:
 
 
 def finish(level: int, grid: Grid, rng: random.Random) -> Puzzle:
-    size, clues = isqrt(len(grid.solution)), grid.clues
+    return Puzzle(prompt=put(grid.clues), public={"clues": grid.clues}, secret={"solution": grid.solution})
+
+
+def put(clues: str) -> str:
+    """The puzzle in words."""
+    size = isqrt(len(clues))
     box = isqrt(size)
     rules = f"Solve the sudoku: each row, column and box of {box} x {box} cells holds every digit from 1 to {size} once."
-    prompt = f"{rules} A dot is a free cell.\n{board(clues)}\nSay only the whole grid: {size} lines of {size} digits."
-    return Puzzle(prompt=prompt, public={"clues": clues}, secret={"solution": grid.solution})
+    return f"{rules} A dot is a free cell.\n{board(clues)}\nSay only the whole grid: {size} lines of {size} digits."
 
 
 def board(grid: str) -> str:

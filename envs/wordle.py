@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 
 from agentrl.env import Env, Step, done
-from agentrl.messages import Action, ParseError
+from agentrl.messages import Action, Message, ParseError
 from agentrl.reward import reward
-from agentrl.task import TaskSource
+from agentrl.task import Task, TaskSource
 
 from .answer_part import answer_part
 from .drawn import drawn
-from .wordle_tasks import FAMILY
+from .opening import opening
+from .wordle_tasks import FAMILY, SOLVED
 
 _FORMS = (
     r"<guess>\W*([a-z]{5})\W*</",
@@ -32,6 +33,8 @@ class Wordle(Env):
     """
 
     max_turns = 6
+    demonstration: bool = True
+    """Whether a solved one is shown first. Right for small models; large ones do without."""
     letter_credit: float = 0.1
 
     _found: bool = False
@@ -41,6 +44,9 @@ class Wordle(Env):
     def tasks(cls, levels: int | list[int] = 1, *, seed: int = 0) -> TaskSource:
         """A word that is held out is never trained on, at any level."""
         return drawn(FAMILY, levels, seed)
+
+    def reset(self, task: Task) -> list[Message]:
+        return opening(task.prompt, SOLVED, shown=self.demonstration)
 
     def step(self, action: Action) -> Step | str:
         guess = action.parse(read_guess)

@@ -10,10 +10,12 @@ from .drawn import Family, Puzzle
 
 SHOWN = 8
 """Words that level 1 chooses from."""
+ASKED = "Say only the word."
 RULES = (
     "Find a word of five letters. After each guess you see below it, letter by letter: "
     "G right place, Y in the word but elsewhere, X not in the word."
 )
+SOLVED = (f"{RULES} It is one of: gully, piano, cabin. {ASKED}", "cabin")
 
 
 @cache
@@ -32,7 +34,7 @@ def finish(level: int, secret: str, rng: random.Random) -> Puzzle:
     choices = sorted([secret, *others])
     hints = {1: f" It is one of: {', '.join(choices)}.", 2: f" It begins with {secret[0]!r}.", 3: ""}
     public = {"choices": choices} if level == 1 else {}
-    return Puzzle(prompt=f"{RULES}{hints[level]} Say only the word.", public=public, secret={"word": secret})
+    return Puzzle(prompt=f"{RULES}{hints[level]} {ASKED}", public=public, secret={"word": secret})
 
 
 FAMILY = Family(name="wordle", levels=(1, 2, 3), sketch=sketch, finish=finish, key=str)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections.abc import Callable, Sequence
@@ -21,18 +22,15 @@ def noop(task: Task, rng: random.Random) -> Policy:
 
 
 def script(*texts: str) -> Policy:
-    """Says these one after the other, and the last one again when they run out.
+    """Says these one after the other, and the last one again when they run out. Whatever is shown before the first turn, a
+    demonstration for one, does not count.
 
     >>> say = script("a", "b")
-    >>> say([]), say([Message(role="assistant", content="a")])
-    ('a', 'b')
+    >>> say([]), say([]), say([])
+    ('a', 'b', 'b')
     """
-    return lambda messages: texts[min(turns(messages), len(texts) - 1)]
-
-
-def turns(messages: Sequence[Message]) -> int:
-    """How often the agent has spoken."""
-    return sum(message.role == "assistant" for message in messages)
+    rest = itertools.chain(texts, itertools.repeat(texts[-1]))
+    return lambda messages: next(rest)
 
 
 def call(name: str, **arguments: Any) -> str:

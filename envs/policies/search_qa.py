@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from agentrl.messages import Message
 from agentrl.task import Task
 
-from .maker import Maker, Policy, call, noop, script, turns
+from .maker import Maker, Policy, call, noop, script
 
 
 def step_by_step(task: Task, rng: random.Random) -> Policy:
@@ -21,7 +21,7 @@ def any_name(task: Task, rng: random.Random) -> Policy:
     """Searches for the question and says a name or a year of the first passage."""
 
     def play(messages: Sequence[Message]) -> str:
-        if turns(messages) == 0:
+        if messages[-1].role != "tool":
             return call("search", query=task.prompt)
         passage = messages[-1].text.splitlines()[1]  # below its title
         return rng.choice(re.findall(r"\d{4}|[A-Z]\w+(?: [A-Z]\w+)?", passage))

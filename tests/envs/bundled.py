@@ -32,8 +32,10 @@ def source(name: str, levels: Any = 1, seed: int = 0) -> TaskSource:
 
 
 def new(name: str, task: Task, seed: int = 0, **settings: Any) -> Env:
-    """An instance before its reset."""
+    """An instance before its reset; without a demonstration unless it is set."""
     env: Env = registry.find("env", name)()
+    if hasattr(env, "demonstration"):
+        env.demonstration = False
     for key, value in settings.items():
         setattr(env, key, value)
     env.task, env.rng = task, random.Random(f"{task.id} {seed}")

@@ -109,7 +109,8 @@ def test_episodes_that_take_turns_do_not_mix(name: str) -> None:
     tasks = source(name, LEVELS[name]).held_out(2)
     alone = [[(message.role, message.text) for message in episode.messages] for episode in played(name, "random", tasks)]
 
-    envs = [new(name, task) for task in tasks]
+    shown = {"demonstration": True} if hasattr(registry.find("env", name), "demonstration") else {}
+    envs = [new(name, task, **shown) for task in tasks]
     players = [policy(name, "random", task) for task in tasks]
     talks: list[list[Any]] = [list(as_step(env.reset(task)).observation) for env, task in zip(envs, tasks, strict=True)]
     over = [False, False]
@@ -293,3 +294,15 @@ def test_tasks_are_plain_data(name: str) -> None:
 @pytest.mark.parametrize("module", MODULES)
 def test_examples_in_docstrings(module: str) -> None:
     assert doctest.testmod(importlib.import_module(module)).failed == 0
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"math_calc", "search_qa"}))
+def test_demonstrations_are_part_of_the_prompt_and_can_be_left_out(name: str) -> None:
+    task = source(name).get(0)
+    with_one = as_step(new(name, task, demonstration=True).reset(task)).observation
+    without = as_step(new(name, task).reset(task)).observation
+    assert [message.role for message in with_one] == ["user", "assistant", "user"]
+    assert with_one[-1:] == without
+    episode = played(name, "gold", [task])[0]
+    assert episode.opening == 3
+    assert episode.reward == 1.0

@@ -8,7 +8,7 @@ import pytest
 
 from agentrl.env import as_step
 from agentrl.envs.countdown import Countdown, expression, unlawful
-from agentrl.envs.countdown_tasks import LEVELS
+from agentrl.envs.countdown_tasks import LEVELS, SOLVED
 from agentrl.messages import Action, ParseError
 from agentrl.task import Task
 
@@ -139,3 +139,12 @@ def test_rewards():
     assert "division by zero" in last.observation[0].text
     assert reward == 0.0
     assert played("4 / 3")[0].observation[0].text == "4 / 3 is 1.333333 (4/3), not 22. Try again."
+
+
+def test_the_demonstration_is_solved():
+    assert eval(SOLVED.solution) == SOLVED.goal
+    assert unlawful(expression(SOLVED.solution), list(SOLVED.numbers)) == ""
+    question, answer, real = Countdown().reset(TASK)
+    assert (answer.role, answer.text) == ("assistant", SOLVED.solution)
+    assert "Reach 15 with the numbers 7, 2, 4" in question.text
+    assert real.text == TASK.prompt

@@ -4,7 +4,7 @@ import pytest
 
 from agentrl.env import as_step
 from agentrl.envs.frozen_lake import FrozenLake
-from agentrl.envs.frozen_lake_tasks import LEVELS, path
+from agentrl.envs.frozen_lake_tasks import LEVELS, SOLVED, path
 from agentrl.messages import Action
 from agentrl.task import Task
 
@@ -15,7 +15,7 @@ LAKE = Task(id="t", prompt="Walk.", public={"lake": ["___", "_O_", "__G"]}, secr
 
 def begun(**settings):
     env = new("frozen_lake", LAKE, **settings)
-    return env, env.reset(LAKE)
+    return env, env.reset(LAKE)[-1].text
 
 
 def distances(lake):
@@ -89,3 +89,12 @@ def test_slippery_ice_goes_aside_by_the_share_it_says_and_is_seeded():
     assert third == ways(0, 2 / 3)
     assert third != ways(1, 2 / 3)
     assert "slippery" in begun(slip=0.5)[1]
+
+
+def test_the_way_of_the_demonstration_leads_to_the_gift():
+    board, way = SOLVED
+    assert path(["".join(row.split()).replace("P", "_") for row in board.splitlines()]) == way
+    env = new("frozen_lake", LAKE, demonstration=True, moves_per_turn=2)
+    question, answer, real = env.reset(LAKE)
+    assert (answer.role, answer.text) == ("assistant", "right, down")
+    assert [message.text.splitlines()[0] for message in (question, real)] == ["Walk.", "Walk."]

@@ -6,8 +6,8 @@ from itertools import combinations
 import pytest
 
 from agentrl.env import as_step
-from agentrl.envs.minesweeper import ASKED, Minesweeper, read_cells
-from agentrl.envs.minesweeper_tasks import LEVELS, laid, neighbors
+from agentrl.envs.minesweeper import Minesweeper, read_cells
+from agentrl.envs.minesweeper_tasks import LEVELS, SOLVED, laid, neighbors, put
 from agentrl.messages import Action, ParseError
 from agentrl.task import Task
 
@@ -37,7 +37,7 @@ def test_a_player_who_tries_all_ways_is_never_wrong_and_wins_most_fields():
     won = 0
     for task in Minesweeper.tasks(1).held_out(25):
         env = new("minesweeper", task)
-        text = env.reset(task)
+        text = env.reset(task)[-1].text
         cell, sure = (2, 2), True
         for _ in range(env.max_turns):
             step = as_step(env.step(Action(text=f"{cell[0] + 1} {cell[1] + 1}")))
@@ -79,18 +79,19 @@ def test_neighbors_stop_at_the_border():
 
 
 ROW = [4, 9, *(cell for cell in range(25) if cell not in (4, 9))]
-TASK = Task(id="t", prompt="Open.", public={"size": 5, "mines": 2}, secret={"order": ROW})
+TASK = Task(id="t", prompt=put(5, 2, "?"), public={"size": 5, "mines": 2}, secret={"order": ROW})
 """Mines in the last cells of the first two rows, when the beginning is far from them."""
 
 
 def begun():
     env = new("minesweeper", TASK)
-    return env, env.reset(TASK)
+    return env, env.reset(TASK)[-1].text
 
 
 def test_boards():
     env, text = begun()
-    assert text == "\n".join(["Open.", "  1 2 3 4 5", *(f"{row} ? ? ? ? ?" for row in range(1, 6)), ASKED])
+    assert text == TASK.prompt
+    assert env.board() == "\n".join(["  1 2 3 4 5", *(f"{row} ? ? ? ? ?" for row in range(1, 6))])
     step = as_step(env.step(Action(text="open 1 1")))
     assert (
         step.observation[0].text
@@ -165,3 +166,19 @@ def test_reading(text, cells):
 def test_no_cells(text):
     with pytest.raises(ParseError, match="row and column"):
         read_cells(text)
+
+
+def test_the_first_board_is_that_of_the_prompt():
+    for level in LEVELS:
+        task = Minesweeper.tasks(level).get(0)
+        env = new("minesweeper", task)
+        env.reset(task)
+        assert f"\n{env.board()}\n" in task.prompt
+
+
+def test_what_the_demonstration_opens_is_the_one_safe_cell():
+    numbers = shown(SOLVED[0], 3)
+    (way,) = consistent(numbers, 3, 1)
+    (row, column), *others = read_cells(SOLVED[1])
+    assert not others
+    assert {(row - 1, column - 1)} | way | set(numbers) == {(i, j) for i in range(3) for j in range(3)}

@@ -6,7 +6,7 @@ import pytest
 
 from agentrl.env import as_step
 from agentrl.envs.sokoban import Sokoban
-from agentrl.envs.sokoban_tasks import LEVELS
+from agentrl.envs.sokoban_tasks import LEVELS, SOLVED
 from agentrl.messages import Action
 from agentrl.task import Task
 
@@ -53,7 +53,7 @@ def test_an_independent_solver_finds_the_same_length(level, count):
     for index in range(count):
         task = Sokoban.tasks(level).get(index)
         env = new("sokoban", task)
-        board = env.reset(task).partition("\n")[2]
+        board = env.reset(task)[-1].text.partition("\n")[2]
         _, goals, boxes, _ = read(board)
         assert len(goals) == len(boxes) == spec.boxes
         assert not goals & boxes
@@ -72,7 +72,7 @@ TWO = room("____", "____", goals=[(0, 3), (1, 3)], boxes=[(0, 1), (1, 1)], playe
 
 def begun(task, **settings):
     env = new("sokoban", task, **settings)
-    return env, env.reset(task)
+    return env, env.reset(task)[-1].text
 
 
 def test_the_first_board():
@@ -121,3 +121,13 @@ def test_rooms_that_are_held_out_are_not_trained_on_from_another_start():
     source = Sokoban.tasks([1, 2])
     rooms = lambda tasks: {(str(t.public["floor"]), str(t.public["goals"])) for t in tasks}  # noqa: E731
     assert not rooms(source.held_out(60)) & rooms(source.get(index) for index in range(600))
+
+
+def test_the_demonstration_is_solved():
+    board, moves = SOLVED
+    assert shortest(board) == len(moves) == 1
+    env = new("sokoban", TWO, demonstration=True)
+    question, answer, real = env.reset(TWO)
+    assert (answer.role, answer.text) == ("assistant", "right")
+    assert board in question.text
+    assert env.board() in real.text

@@ -7,6 +7,7 @@ import pytest
 from agentrl.env import as_step
 from agentrl.envs.sudoku import Sudoku, broken, read_grid, units
 from agentrl.envs.sudoku_tasks import LEVELS, board, solutions
+from agentrl.envs.sudoku_tasks import SOLVED as SHOWN
 from agentrl.messages import Action, ParseError
 from agentrl.task import Task
 
@@ -154,3 +155,12 @@ def test_feedback_shows_the_puzzle_again_and_not_the_solution():
     text = played("1243341221434321")[0][0].observation[0].text
     assert text.endswith("\n1 2 . .\n3 4 1 2\n2 1 4 3\n4 3 2 1\nSay only the whole grid.")
     assert board(SOLVED) not in text
+
+
+def test_the_demonstration_is_solved():
+    assert list(solutions(SHOWN[0])) == [SHOWN[1]]
+    env = Sudoku()
+    question, answer, real = env.reset(TASK)
+    assert read_grid(answer.text, 4) == SHOWN[1]
+    assert board(SHOWN[0]) in question.text
+    assert real.text == TASK.prompt

@@ -137,3 +137,11 @@ def test_a_player_who_only_sees_marks_wins_most_games(level):
             left = [word for word in left if marks(guess, word) == found]
         won += env.found() == 1.0
     assert won >= 30
+
+
+def test_the_demonstration_guesses_a_word_of_those_it_names():
+    task = Wordle.tasks(1).get(0)
+    question, answer, real = Wordle().reset(task)
+    assert read_guess(answer.text) in question.text
+    assert answer.text in words()
+    assert real.text == task.prompt
