@@ -1,4 +1,4 @@
-"""What an environment's code was when a run began: a hash of each of its files, in the run's folder.
+"""What an environment was when a run began: a hash of each of its files, and of its first tasks, in the run's folder.
 
 Going on with a run after a change is allowed, and said: the episodes on its disk are of the code as it was.
 """
@@ -13,7 +13,11 @@ from pathlib import Path
 from agentrl.env import Env
 from agentrl.load import sources
 from agentrl.run_files import read_json
+from agentrl.task import TaskSource
 from agentrl.whole_write import replace_text
+
+FIRST_TASKS = 16
+"""Training tasks whose content is compared: an endless source has no last, and some take 20 ms to make."""
 
 
 def files(cls: type[Env]) -> list[Path]:
@@ -25,11 +29,12 @@ def files(cls: type[Env]) -> list[Path]:
     return [file, *sources(file.parent)]
 
 
-def compare(cls: type[Env], record: Path) -> str:
-    """A note when a file is not what `record` says it was; empty when all are the same. Writes the record when there is
-    none. Raises Damaged."""
+def compare(cls: type[Env], tasks: TaskSource, record: Path) -> str:
+    """A note when a file or the tasks are not what `record` says they were; empty when all are the same. Writes the record
+    when there is none. Raises Damaged."""
     found = files(cls)
     now = {_name(file, found[0]): hashlib.sha256(file.read_bytes()).hexdigest() for file in found}
+    now["its tasks"] = fingerprint(tasks)
     if not record.is_file():
         replace_text(record, json.dumps(now, indent=1) + "\n")
         return ""
@@ -37,7 +42,17 @@ def compare(cls: type[Env], record: Path) -> str:
     changed = [name for name in sorted(now.keys() & before.keys()) if now[name] != before[name]]
     if not changed:
         return ""
-    return f"note: {', '.join(changed)} has changed since this run began: what was played until now was played by the old code"
+    return f"note: changed since this run began: {', '.join(changed)}; what was played until now was played as it was then"
+
+
+def fingerprint(tasks: TaskSource) -> str:
+    """Of the content of the first training tasks, secrets included."""
+    digest = hashlib.sha256()
+    for index in range(FIRST_TASKS):
+        task = tasks.get(index)
+        content = [task.to_public_dict(), task.secret.reveal()]
+        digest.update(json.dumps(content, sort_keys=True, default=lambda value: type(value).__name__).encode())
+    return digest.hexdigest()
 
 
 def _name(file: Path, first: Path) -> str:

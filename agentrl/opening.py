@@ -138,7 +138,7 @@ async def _parts(stack: AsyncExitStack, config: Config, run: RunDir | None, watc
 
 async def _session(stack: AsyncExitStack, config: Config, run: RunDir, parts: Parts, watch: Watch, stop: Stop) -> Session:
     world, step, engine = parts.place.world, parts.step, parts.engine
-    if note := compare(world.cls, run.code):
+    if note := compare(world.cls, world.tasks, run.code):
         watch.note(note)
     store = stack.enter_context(contextlib.closing(_store(run)))
     rows = rows_so_far(run, world, store, step)
@@ -190,7 +190,7 @@ def _held_out(world: World, config: Config) -> Sequence[Task]:
     try:
         return world.tasks.held_out(config.eval.tasks)
     except ValueError as error:
-        raise UsageError(f"eval.tasks={config.eval.tasks}: {error}") from error
+        raise UsageError(f"eval.tasks={config.eval.tasks}: {error}; set eval.tasks to no more than there are") from error
 
 
 def _trackers(stack: AsyncExitStack, config: Config, run: RunDir) -> list[Tracker]:

@@ -22,6 +22,7 @@ from agentrl.task import Task
 from agentrl.world import World, build
 
 HEAD = "import agentrl as rl\n\nclass Mine(rl.Env):\n"
+TASKS = FiniteTasks(name="sums", tasks=tuple(Task(id=f"{n}", prompt=f"{n} + {n}?") for n in range(9)))
 
 
 @pytest.fixture(autouse=True)
@@ -212,12 +213,26 @@ def test_a_change_of_the_files_is_noted(tmp_path: Path) -> None:
     Path("helper.py").write_text("A = 1\n")
     cls = mine("    x = helper.A", head=f"import helper\n{HEAD}").cls
     record = tmp_path / "env.json"
-    assert compare(cls, record) == ""
-    assert compare(cls, record) == ""
+    assert compare(cls, TASKS, record) == ""
+    assert compare(cls, TASKS, record) == ""
     Path("helper.py").write_text("A = 2\n")
-    assert compare(cls, record).startswith("note: helper.py has changed since this run began")
-    assert sorted(json.loads(record.read_text())) == ["helper.py", "mine.py"]  # not their folder: a project may be moved
-    assert compare(registry.find("env", "guess_number"), tmp_path / "other.json") == ""
+    assert compare(cls, TASKS, record).startswith("note: changed since this run began: helper.py;")
+    assert sorted(json.loads(record.read_text())) == [
+        "helper.py",
+        "its tasks",
+        "mine.py",
+    ]  # not their folder: a project may be moved
+    assert compare(registry.find("env", "guess_number"), TASKS, tmp_path / "other.json") == ""
+
+
+def test_tasks_that_were_edited_are_noted_also_where_only_their_answer_changed(tmp_path: Path) -> None:
+    def tasks(answer: int) -> FiniteTasks:
+        made = tuple(Task(id=f"{n}", prompt=f"{n} + {n}?", secret={"answer": answer + n}) for n in range(9))
+        return FiniteTasks(name="sums", tasks=made)
+
+    cls, record = mine("    ...").cls, tmp_path / "env.json"
+    assert compare(cls, tasks(0), record) == "" == compare(cls, tasks(0), record)
+    assert compare(cls, tasks(1), record).startswith("note: changed since this run began: its tasks;")
 
 
 # While it is played
@@ -290,7 +305,7 @@ def test_a_run_is_gone_on_with_from_another_folder_and_says_what_has_changed(
     assert "changed" not in capsys.readouterr().out
     (tmp_path / "helper.py").write_text("def share(text):\n    return len(set(text)) / 20\n")
     assert main(["train", f"resume={tmp_path}/runs/a", "trainer.steps=3"]) == 0
-    assert "note: helper.py has changed since this run began" in capsys.readouterr().out
+    assert "note: changed since this run began: helper.py;" in capsys.readouterr().out
 
 
 def test_a_run_whose_environment_was_moved_is_told_where_it_is_now(
