@@ -71,8 +71,8 @@ class RolloutConfig:
     staleness: int = 0
     """How many updates the policy may be ahead of the one that began a sample. 0: synchronous."""
     mode: str = "keep"
-    """keep | abort, for generations in flight at an update (staleness > 0). keep: they go on over the keys and values of the
-    old weights, so that a token's version alone does not give its logprob again. abort: these are computed anew."""
+    """keep | abort: what an update does to generations in flight, with staleness > 0. With keep they go on over the keys and
+    values of the old weights, so that a token's version alone does not give its logprob again; abort computes these anew."""
     max_groups: int = 0
     """Groups in flight; 0: as many as staleness allows."""
     retries: int = 1
