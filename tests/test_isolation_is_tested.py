@@ -12,6 +12,7 @@ from .support.isolation import MAY_BE_ABSENT, absent, missing
 SANDBOXES = Path(__file__).parent / "tools" / "sandboxes"
 SKIPS = {
     ("test_attacks.py", "test_attacks_as_a_user_without_rights"): "needs another user, or a level that may be absent",
+    ("test_check.py", "test_webassembly_passes_what_applies"): "the extra wasm",
     ("test_compat.py", "test_program"): "what Landlock's level cannot do, beside the case; NumPy",
     ("test_docker.py", ""): "the extra docker; without a daemon the build fails",
     ("test_docker_life.py", ""): "as test_docker.py",
