@@ -2,8 +2,8 @@
 
 Each runs in an environment of its own that has the peer, rich and aiohttp, with this checkout on PYTHONPATH:
 
-    python -m venv /var/tmp/skyrl && /var/tmp/skyrl/bin/pip install skyrl-gym==0.4.0 rich aiohttp numpy
-    PYTHONPATH=$PWD /var/tmp/skyrl/bin/python -m agentrl sandbox check $PWD/benchmarks/peers_sandbox.py:SkyRLGym \
+    python -m venv skyrl && skyrl/bin/pip install skyrl-gym==0.4.0 rich aiohttp numpy
+    PYTHONPATH=$PWD skyrl/bin/python -m agentrl sandbox check $PWD/benchmarks/peers_sandbox.py:SkyRLGym \
         --only processes,resources,files,network,secrets,time
 
 They take code and give text. What they do not offer (files, functions, exit codes) they say, and those probes do not apply.

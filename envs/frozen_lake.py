@@ -32,8 +32,6 @@ class FrozenLake(Env):
         return drawn(FAMILY, levels, seed)
 
     def reset(self, task: Task) -> list[Message]:
-        if self.moves_per_turn < 1:
-            raise ValueError(f"moves_per_turn is {self.moves_per_turn}; it must be at least 1")
         self._lake: list[str] = task.public["lake"]
         self._cell = (0, 0)
         ice = " The ice is slippery: a move may go aside." if self.slip else ""

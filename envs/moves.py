@@ -32,11 +32,13 @@ def beside(cell: Cell, direction: str) -> Cell:
 
 
 def asked(most: int) -> str:
-    """How moves are to be said.
+    """How moves are to be said. Raises ValueError when none may be.
 
     >>> asked(1)
     'Say only a move: up, down, left or right.'
     """
+    if most < 1:
+        raise ValueError(f"moves_per_turn is {most}; it must be at least 1")
     return (
         f"Say only moves, up to {most} a turn, as in: down, right" if most > 1 else "Say only a move: up, down, left or right."
     )

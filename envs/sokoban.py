@@ -32,8 +32,6 @@ class Sokoban(Env):
         return drawn(FAMILY, levels, seed)
 
     def reset(self, task: Task) -> list[Message]:
-        if self.moves_per_turn < 1:
-            raise ValueError(f"moves_per_turn is {self.moves_per_turn}; it must be at least 1")
         cells = {name: [_cell(pair) for pair in task.public[name]] for name in ("floor", "goals", "boxes")}
         self._room = Room(floor=frozenset(cells["floor"]), goals=frozenset(cells["goals"]))
         self._boxes = frozenset(cells["boxes"])

@@ -16,7 +16,7 @@ import torch
 PAYS = 1.3
 """Twice the threads are taken while they make the product this many times as fast."""
 
-REPEATS = 8
+REPEATS = 5
 
 
 def set_threads(threads: int) -> int:
@@ -65,7 +65,7 @@ def _doubling(most: int) -> Iterator[int]:
 def _seconds(threads: int) -> float:
     """The fastest of some products: what else runs for a moment does not count."""
     torch.set_num_threads(threads)
-    a, b = torch.ones(1024, 576), torch.ones(576, 1536)
+    a, b = torch.ones(512, 576), torch.ones(576, 1536)
     times = []
     for _ in range(REPEATS):
         began = time.perf_counter()
